@@ -170,7 +170,7 @@ faults: .venv/ready .venv/test
 	@python tests/faults.py $(if $(NAME),"$(NAME)")
 
 proof: .venv/ready
-	@python -m bench.topics.proof
+	@OPENBLAS_NUM_THREADS=1 python -m bench.topics.proof
 
 lint: .venv/ready .venv/test
 	@ruff format --check bench llm_measured tests

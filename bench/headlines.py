@@ -4,26 +4,26 @@
     python -m bench.headlines README.md   they in the marked place of a file, from the committed tables
 
 Each names its model and its processor; the largest model comes first. A ratio of two options is the
-regression's, inside measuring sessions (sizes_pairs.csv, drafts.csv), at every size or on every processor
-that has it; a mean is the plain one over a machine's runs (runs.csv); answers' costs are latency.csv's.
+regression's, inside measuring sessions (across_machines.csv, sizes_pairs.csv, drafts.csv), and one function
+(`said`) makes a claim of it: of one direction only where every size and every processor that measured both
+says so; else the ratio at each. A mean is the plain one over a machine's runs (runs.csv).
 """
 
 import re
 import sys
 from collections.abc import Callable, Iterable
 
+import numpy as np
 import pandas as pd
 
 from bench import html, inputs, paths, site, words
-from bench.topics.estimates import EQUAL
+from bench.topics.estimates import FASTER, SLOWER
 from bench.topics.humaneval import PROBLEMS
-from bench.topics.sizes import size_words
+from bench.topics.sizes import SHIPPED, size_words
 from llm_measured.core import hardware, naming
 
 MOST, MOST_WORDS = 8, 30
 REFERENCE = ("transformers", "float32")
-SHIPPED = ("llamacpp", "as-shipped")  # the file that people download
-LEVEL = 0.05
 RIGHT, NOT_REACHED = "72", "none"  # what 9 × 8 is, and what stands for no answer
 TWICE = (
     "SmolLM2 in four bits is a second quantisation of a tiny model: what it loses says nothing about yours."
@@ -56,11 +56,6 @@ class Rows:
     def means(self, metric: str) -> pd.Series:
         """Return means over the runs of the default machine, by engine and number format."""
         return self.front.groupby(CONFIG)[metric].mean()
-
-    def of(self, table: str) -> pd.DataFrame:
-        """Return the rows of another table that are of this model on the default machine."""
-        rows = site.table(table)
-        return rows[(rows["model"] == self.model) & rows["machine"].isin(self.front["machine"])]
 
     def lost(self, config: Config) -> str:
         """Return `9×8 = 11`, or how much its perplexity rose; empty where answers are no worse."""
@@ -103,90 +98,122 @@ def processor(gpu: str) -> str:
     return f"Zen {zen[1]}" if zen else "Intel" if gpu.startswith("intel") else gpu
 
 
+def direction(rows: pd.DataFrame) -> str:
+    """Return FASTER or SLOWER where every row (a size on a machine; ratio, low, high) says so with its
+    interval; empty where one contradicts it, leaves it open, or could not be compared."""
+    if len(rows) and (rows["low"] > 1).all():
+        return FASTER
+    if len(rows) and (rows["high"] < 1).all():
+        return SLOWER
+    return ""
+
+
+def said(rows: pd.DataFrame) -> str:
+    """Say ratios (columns model, gpu, ratio, low, high) of every size on every processor that measured them.
+
+    `1.3 to 1.8 times as fast on Zen 5, Zen 4 and Zen 3` where all have one `direction`; else the ratio at
+    each size, the largest first, and no direction: `1.1 at 1.5B and 0.97 at 0.5B on Zen 5`.
+    """
+    rows = rows.dropna(subset=["ratio"])
+    if direction(rows):
+        return f"{words.ratio_range(rows['ratio'])} as fast on {_processors(rows['gpu'])}"
+    sizes = rows["model"].map(hardware.by_model()["parameters_b"]).fillna(0)
+    shown: dict[str, list[str]] = {}
+    for model in rows["model"].iloc[np.argsort(-sizes.to_numpy(), kind="stable")].unique():
+        own = rows[rows["model"] == model]
+        ratio = words.ratio_range(own["ratio"]).removesuffix(" times")
+        size = f" at {size_words(model)}" if rows["model"].nunique() > 1 else ""
+        shown.setdefault(_processors(own["gpu"]), []).append(f"{ratio}{size}")
+    return "; ".join(f"{naming.listed(texts)} on {where}" for where, texts in shown.items())
+
+
+def _processors(gpus: pd.Series) -> str:
+    """Return `Zen 4, 5 and Intel`; of more than three kinds their number."""
+    names = sorted(set(gpus.map(processor)), key=lambda name: (not name.startswith("Zen"), name))
+    if len(names) > 3:
+        return f"{len(names)} processors"
+    return naming.listed([name if k == 0 else name.removeprefix("Zen ") for k, name in enumerate(names)])
+
+
+def ratios(first: Config, second: Config, sizes: bool = True) -> pd.DataFrame:
+    """Return the regression's ratios of two options, inside measuring sessions: a row for each machine and
+    model with real weights (columns model, gpu, machine, ratio, low, high), of nine prompts and of three."""
+    nine = site.table("across_machines")
+    own = [_turned(nine[(nine["weights"] == "real")], CONFIG, ["than_backend", "than_option"], first, second)]
+    if sizes:
+        three = site.table("sizes_pairs")
+        for side in ("first", "second"):
+            three[[f"{side}_backend", f"{side}_option"]] = three[side].str.split(" ", n=2, expand=True)[
+                [0, 1]
+            ]
+        left, right = [[f"{side}_backend", f"{side}_option"] for side in ("first", "second")]
+        own.append(_turned(three, left, right, first, second))
+    return pd.concat(own, ignore_index=True)
+
+
+def _turned(
+    pairs: pd.DataFrame, left: list[str], right: list[str], first: Config, second: Config
+) -> pd.DataFrame:
+    """Return the rows of `pairs` that compare the two, as `first` over `second`."""
+    keys = pairs[[*left, *right]].apply(tuple, axis=1)
+    straight, turned = pairs[keys == (*first, *second)], pairs[keys == (*second, *first)]
+    inverse = turned.assign(ratio=1 / turned["ratio"], low=1 / turned["high"], high=1 / turned["low"])
+    names = ["model", "gpu", "machine", "ratio", "low", "high"]
+    return pd.concat([straight[names], inverse[names]])
+
+
 def downloaded(rows: Rows) -> str:
     """Say how fast the largest model runs as people download it, on each processor, and what it solves."""
     sizes = largest(site.table("sizes"))
-    shipped = sizes[of_option(sizes, SHIPPED)].dropna(subset=["solved"])
+    shipped = sizes[sizes["option"] == SHIPPED].dropna(subset=["solved"])
     reference = sizes.loc[of_option(sizes, REFERENCE), "solved"].dropna()
     if shipped.empty or reference.empty:
         return ""
     shown = [f"{html.number(row[RATE])} on {processor(row['gpu'])}" for _, row in shipped.iterrows()]
     return (
-        f"{shipped['model'].iloc[0]} as shipped, in **{SHIPPED[0]}**: {' and '.join(shown)} tokens/s; it "
-        f"solves {shipped['solved'].iloc[0]:.0f} of {PROBLEMS} problems, {_name(REFERENCE)} "
+        f"{shipped['model'].iloc[0]} as shipped, in **{shipped['backend'].iloc[0]}**: {' and '.join(shown)} "
+        f"tokens/s; solves {shipped['solved'].iloc[0]:.0f} of {PROBLEMS} problems, {_name(REFERENCE)} "
         f"{reference.iloc[0]:.0f}."
     )
 
 
 def solved(rows: Rows) -> str:
-    """Compare what eight and four bits of the largest model solve with the reference, option by option."""
-    table = largest(site.table("humaneval"))
-    table = table[(table["not_judged"] == "") & table["fewer"].notna() & (table["option"] != SHIPPED[1])]
-    table = table.assign(bits=table["option"].map(naming.bits)).sort_values("solved", ascending=False)
-    if not {4, 8} <= set(table["bits"]):
+    """Say how many problems eight and four bits of the largest model lose, engines together and paired."""
+    table = largest(site.table("humaneval_bits").assign(weights="real")).sort_values("bits", ascending=False)
+    if table.empty:
         return ""
-    shown = {}
-    for bits in (8, 4):
-        counts = table.loc[table["bits"] == bits, "solved"]
-        shown[bits] = naming.listed([f"{count:.0f}" for count in counts])
-    significant = table[(table["p_value"] < LEVEL) & (table["fewer"] > 0)]
-    said = "no single loss is significant"
-    if len(significant):
-        said = f"fewer for certain: {naming.listed([_of(row) for _, row in significant.iterrows()])}"
-    every = largest(site.table("humaneval"))
-    reference = every.loc[of_option(every, REFERENCE), "solved"].iloc[0]
+    shown = [
+        f"in {row['bits']:.0f} bits {_signed(row['fewer'])}, {_signed(row['fewer_high'])} to "
+        f"{_signed(row['fewer_low'])}"
+        for _, row in table.iterrows()
+    ]
+    engines = table["pooled_options"].str.count(",").min() + 1
     return (
-        f"Of {PROBLEMS} problems {table['model'].iloc[0]} solves {reference:.0f} in float32, in 8 bits "
-        f"{shown[8]}, quantised again to 4 bits {shown[4]}; {said}."
+        f"Of {PROBLEMS} problems {engines} engines solve with {table['model'].iloc[0]}, quantised "
+        f"again, {'; '.join(shown)}, against {_name(table['reference'].iloc[0].split(' '))}."
     )
+
+
+def _signed(fewer: float) -> str:
+    """Return `−5` of five fewer problems, `+0.3` of 0.3 more."""
+    digits = words.two(abs(fewer))
+    return f"−{digits}" if fewer > 0 else f"+{digits}"
 
 
 def four_bits(rows: Rows) -> str:
-    """Compare the two fastest engines in four bits at each size that one machine has measured, with the
-    regression's ratio inside measuring sessions."""
-    first, second = "llamacpp Q4_0 ", "onnxruntime int4 "
-    pairs = site.table("sizes_pairs")
-    turned = pairs["first"].str.startswith(second) & pairs["second"].str.startswith(first)
-    pairs = pairs[turned | (pairs["first"].str.startswith(first) & pairs["second"].str.startswith(second))]
-    if pairs.empty:
+    """Compare the two engines that are fastest in four bits with the largest model, at every size and on
+    every processor that has both."""
+    table = largest(site.table("sizes"))
+    table = table[(table["option"].map(naming.bits) == 4) & (table["reason"] == "")]
+    table = table.sort_values(RATE, ascending=False).drop_duplicates("backend")
+    if len(table) < 2:
         return ""
-    pairs = pairs[pairs["machine"] == pairs["machine"].iloc[0]].sort_values("parameters_b")
-    ratios = (1 / pairs["ratio"]).where(turned, pairs["ratio"])
-    both = [rows.lost(("llamacpp", "Q4_0")), rows.lost(("onnxruntime", "int4"))]
-    shown = [f"{words.two(ratio)} at {size_words(model)}" for ratio, model in zip(ratios, pairs["model"])]
-    if any(both):
-        where = [size_words(model) == size_words(rows.model) for model in pairs["model"]]
-        lost = f"both say {both[0]}" if both[0] == both[1] else " against ".join(both)
-        shown = [f"{text}, where {lost}" if here else text for text, here in zip(shown, where)]
-    apart = pairs["verdict"] != EQUAL
-    said = "no difference is significant"
-    if apart.any():
-        said = f"significant at {naming.listed(list(map(size_words, pairs.loc[apart, 'model'])))}"
-    return (
-        f"**{first.strip()}** over **{second.strip()}** in tokens/s on {processor(pairs['gpu'].iloc[0])}: "
-        f"{', '.join(shown)}; {said}."
-    )
-
-
-def answers_alike(rows: Rows) -> str:
-    """Name the fastest that answers every prompt as the reference, token for token; `fastest` where its
-    interval (latency.csv) lies above the next one's."""
-    alike = rows.alike()
-    if REFERENCE not in alike:
-        return ""
-    means = rows.means(RATE).reindex(pd.MultiIndex.from_tuples(alike)).dropna().sort_values(ascending=False)
-    if len(means) < 2 or means.index[0] == REFERENCE:
-        return ""
-    best, second = means.index[:2]
-    own = rows.costs[rows.costs["machine"].isin(rows.front["machine"])].set_index(CONFIG)
-    low = (own[RATE] - own[f"{RATE}_interval"]).get(best)
-    above = (own[RATE] + own[f"{RATE}_interval"]).reindex(alike).drop([best])
-    rank = "fastest" if (above < low).all() else "highest mean speed"
-    return (
-        f"{rows.model} on {rows.on}: the {rank} that answers as {_name(REFERENCE)}, token for token, is "
-        f"{_name(best)}: {html.number(means[best])} tokens/s; next is {_name(second)} with "
-        f"{html.number(means[second])}."
-    )
+    first, second = [tuple(row) for row in table[CONFIG].head(2).to_numpy()]
+    both = [text for config in (first, second) if (text := rows.lost(config))]
+    lost = ""
+    if both:
+        lost = f", {'both' if len(both) == 2 else 'one'} answering {both[0]}"
+    return f"Speed, {_name(first)} over {_name(second)}: {said(ratios(first, second))}{lost}."
 
 
 def drafts(rows: Rows) -> str:
@@ -196,59 +223,94 @@ def drafts(rows: Rows) -> str:
     if table.empty:
         return ""
     shown = []
-    for _, row in table.iterrows():
-        changed = f"{words.two(row['ratio'])} times as fast"
-        if row["verdict"] == EQUAL:
-            changed = "no faster for sure"
-        shown.append(f"{changed} with {_name((row['backend'], row['plain']))}")
-    kept, first = 100 * table["acceptance_rate"].mean(), table.iloc[0]
+    for key, own in table.groupby(["backend", "plain"], sort=False):
+        unsure = "" if direction(own) else ", perhaps no difference"
+        shown.append(f"with {_name(key)} {said(own)}{unsure}")
+    kept = 100 * table["acceptance_rate"].mean()
+    return f"A draft model, {kept:.0f} % kept, makes {table['model'].iloc[0]} {', '.join(shown)}."
+
+
+def same_tokens(rows: Rows) -> str:
+    """Say which options write other greedy tokens on another processor than on the default machine's."""
+    table = site.table("tokens")
+    table = table[(table["model"] == rows.model) & (table["experiment"] == "latency")]
+    if table.empty:
+        return ""
+    other = table[table["same_answers"] < table["prompts"]]
+    if other.empty:
+        count = len(table[CONFIG].drop_duplicates())
+        where = _processors(table["gpu"])
+        return f"Greedy tokens of {rows.model} on {where} are those of {rows.on} in all {count} options."
+    count = len(table.loc[table["gpu"].isin(other["gpu"]), CONFIG].drop_duplicates())
+    named = [" ".join(key) for key, _ in other.groupby(CONFIG)]
+    bits = other["option"].map(naming.bits)
+    kind = "all quantised" if bits.notna().all() and bits.max() <= 8 else "not all quantised"
     return (
-        f"A draft model with {kept:.0f} % kept makes {first['model']} {naming.listed(shown)} on "
-        f"{processor(first['gpu'])}."
+        f"Greedy tokens of {rows.model} on {_processors(other['gpu']).replace(' and ', ' or ')} differ from "
+        f"{rows.on}'s in {len(named)} of {count} options there, {kind}: {naming.listed(named)}."
     )
 
 
-def n_grams(rows: Rows) -> str:
-    """Say what n-gram speculation does to the speed on every machine that measured it."""
-    table = site.table("drafts")
-    table = table[table["option"].str.endswith("-ngram") & (table["model"] == rows.model)]
-    if table.empty:
+def answers_alike(rows: Rows) -> str:
+    """Name the fastest that answers every prompt as the reference, token for token; `fastest` where it is so
+    on every machine and against every other one that does."""
+    alike = rows.alike()
+    if REFERENCE not in alike:
         return ""
-    shown = []
-    for key, own in table.groupby(["backend", "plain"]):
-        apart, unsure = own[own["verdict"] != EQUAL], own.loc[own["verdict"] == EQUAL, "gpu"]
-        if len(apart):
-            text = f"{words.ratio_range(apart['ratio'])} as fast with {_name(key)}"
-            where = naming.listed(list(map(processor, unsure)))
-            shown.append(f"{text}, not surely on {where}" if where else text)
-    if not shown:
+    means = rows.means(RATE).reindex(pd.MultiIndex.from_tuples(alike)).dropna().sort_values(ascending=False)
+    if len(means) < 2 or means.index[0] == REFERENCE:
         return ""
-    return f"N-gram speculation: {rows.model}, repeating itself, is {', and '.join(shown)}."
+    best, second = means.index[:2]
+    every = pd.concat([ratios(best, other, sizes=False) for other in means.index[1:]])
+    every = every[every["model"] == rows.model]
+    closest = ratios(best, second, sizes=False)
+    closest = closest[closest["model"] == rows.model]
+    rank = "fastest" if direction(every) == FASTER else f"highest mean speed on {rows.on}"
+    text = f"{rows.model}: the {rank} that answers as {_name(REFERENCE)}, token for token, is {_name(best)}"
+    if closest.empty:
+        shown = [html.number(means[config]) for config in (best, second)]
+        return f"{text}: {shown[0]} tokens/s on {rows.on}, {_name(second)} {shown[1]}."
+    return f"{text}, over {_name(second)} {said(closest)}."
 
 
 def batching(rows: Rows) -> str:
-    """Name the engine whose throughput grows most with the batch: ratios inside each run, all engines."""
-    batches = usual_batches(rows)
-    gains = batches.dropna(subset=["gain"]).sort_values("gain", ascending=False)
-    most = gains.drop_duplicates(CONFIG)
-    if len(most) < 2:
+    """Name for each processor the engine whose throughput grows most with the batch in the mean: ratios
+    inside each run, of every option that was measured there."""
+    every = site.table("batching")
+    every = every[every["model"] == rows.model]
+    usual = usual_batches(every[every["machine"].isin(rows.front["machine"])])
+    if usual.empty:
         return ""
-    best, second = most.to_dict("records")[:2]
-    return (
-        f"{rows.model} on {rows.on}, batches {_lengths(batches)}: {_of(best)} gains most in the mean, "
-        f"{words.two(best['gain'])} times at {best['batch_size']:.0f} requests; next is {_of(second)} with "
-        f"{words.two(second['gain'])}."
-    )
+    same = every[(every[SHAPE] == usual[SHAPE].iloc[0]).all(axis=1)]
+    shown: dict[str, list[str]] = {}
+    for gpu, own in same.dropna(subset=["gain"]).groupby("gpu", sort=False):
+        if own["backend"].nunique() > 1:
+            best = own.loc[own["gain"].idxmax()]
+            times = "" if shown else " times"
+            shown.setdefault(_of(best), []).append(f"{words.two(best['gain'])}{times} on {processor(gpu)}")
+    named = [f"{name} {', '.join(gains)}" for name, gains in shown.items()]
+    tokens = "{:.0f} tokens in, {:.0f} out".format(*usual[SHAPE].iloc[0])
+    return f"{rows.model} batches, {tokens}, gain most in the mean with {'; '.join(named)}."
 
 
 def objectives(rows: Rows) -> str:
-    """Say for each processor which load vLLM held with every request inside both objectives, and what share
-    of the next higher one was."""
+    """Say for each processor which load the option that holds most anywhere kept with every request inside
+    both objectives, and what share of the next higher one was."""
     limits = inputs.study()["slo"]
     levels = site.table("serving")
-    levels = levels[of_option(levels, ("vllm", "bfloat16")) & (levels["model"] == rows.model)]
-    shown = []
-    for _, own in levels[levels["request_rate"].notna()].groupby("machine", sort=False):
+    levels = levels[levels["request_rate"].notna() & (levels["model"] == rows.model)]
+    if levels.empty:
+        return ""
+    held = levels[levels["met"] == 1].groupby(CONFIG)["request_rate"].max()
+    machines = levels.groupby(CONFIG)["machine"].nunique()
+    config = (
+        pd.DataFrame({"held": held, "machines": machines})
+        .fillna(0)
+        .sort_values(["held", "machines"])
+        .index[-1]
+    )
+    levels, shown = levels[of_option(levels, config)], []
+    for _, own in levels.groupby("machine", sort=False):
         own = own.sort_values("request_rate")
         held = own[(own["met"] == 1).cumprod().astype(bool)]
         above = own[own["request_rate"] > held["request_rate"].max()] if len(held) else own
@@ -257,16 +319,14 @@ def objectives(rows: Rows) -> str:
         if len(above):
             text += f", {100 * above['met'].iloc[0]:.0f} % of {above['request_rate'].iloc[0]:g}/s"
         shown.append(text)
-    if not shown:
-        return ""
     return (
-        f"**vllm bfloat16** with {rows.model} keeps TTFT within {limits['ttft_s']:.0f} s and TPOT within "
+        f"{_name(config)} with {rows.model} keeps TTFT to {limits['ttft_s']:.0f} s, TPOT to "
         f"{1e3 * limits['tpot_s']:.0f} ms for all requests of {'; '.join(shown)}."
     )
 
 
 HEADLINES: tuple[Callable[[Rows], str], ...] = (
-    downloaded, solved, four_bits, drafts, n_grams, answers_alike, batching, objectives,
+    downloaded, solved, four_bits, drafts, same_tokens, answers_alike, batching, objectives,
 )  # fmt: skip
 OF_SERVERS = objectives, batching
 
@@ -286,19 +346,15 @@ def show(which: Iterable[Callable[[Rows], str]] = HEADLINES) -> None:
     site.say("{text}", text="\n".join(f"- {each}" for each in found) + f"\n\n{TWICE}")
 
 
-def usual_batches(rows: Rows) -> pd.DataFrame:
+SHAPE = ["prompt_tokens", "max_new_tokens"]
+
+
+def usual_batches(batches: pd.DataFrame) -> pd.DataFrame:
     """Return the batches of the most frequent prompt and answer length of the sweeps."""
-    batches, shape = rows.of("batching"), ["prompt_tokens", "max_new_tokens"]
     if batches.empty:
         return batches
-    counts = batches.groupby(shape)["runs"].sum()
-    return batches[(batches[shape] == list(counts.idxmax())).all(axis=1)]
-
-
-def _lengths(batches: pd.DataFrame) -> str:
-    """Return the lengths of batches: `of 512 tokens in, 64 out`."""
-    first = batches.iloc[0]
-    return f"of {first['prompt_tokens']:.0f} tokens in, {first['max_new_tokens']:.0f} out"
+    counts = batches.groupby(SHAPE)["runs"].sum()
+    return batches[(batches[SHAPE] == list(counts.idxmax())).all(axis=1)]
 
 
 def _of(row: dict | pd.Series) -> str:

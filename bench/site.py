@@ -160,15 +160,16 @@ def within(
     return [otherwise if pd.isna(a) else f"{a:.0f} ({b:.0f} to {c:.0f})" for a, b, c in values]
 
 
-def quantities(rows: pd.DataFrame) -> list[str]:
-    """Return for each row the value of the metric that `column` names, with `interval` and its unit:
-    `95.2 ± 3 tokens/s`."""
-    words = []
-    for row in rows.to_dict("records"):
-        of = columns.column(row["column"])
-        half = "" if pd.isna(row["interval"]) else f" ± {row['interval'] * of.factor:.2g}"
-        words.append(f"{number(row['value'], of.factor)}{half} {of.unit or of.title}")
-    return words
+def or_not_measured(values: pd.Series) -> list[str]:
+    """Return each value in words, `not measured` where there is none: a blank never means it."""
+    return [
+        "not measured"
+        if pd.isna(value) or value == ""
+        else value
+        if isinstance(value, str)
+        else number(value)
+        for value in values
+    ]
 
 
 def number(value: float, factor: float = 1) -> str:

@@ -41,7 +41,7 @@ def test_what_is_installed_is_what_is_pinned():
 def test_every_rendered_page_exists_and_every_page_is_rendered():
     quarto = yaml.safe_load((ROOT / "_quarto.yml").read_text())
     assert sorted(quarto["project"]["render"]) == sorted(
-        ["index.qmd", *(f"pages/{p.name}" for p in (ROOT / "pages").glob("*.qmd"))]
+        ["index.qmd", *(f"pages/{p.name}" for p in (ROOT / "pages").glob("[!_]*.qmd"))]
     )
 
 

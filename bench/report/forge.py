@@ -12,6 +12,7 @@ from bench.paths import DATA
 from bench.report import downloads, front
 from bench.report.published import lookup
 from bench.topics import tables
+from bench.topics.humaneval import PROBLEMS
 from llm_measured.core.files import write_whole
 from llm_measured.published import schema
 
@@ -49,7 +50,10 @@ def own(rows: headlines.Rows) -> pd.DataFrame:
     """Our own runs on the default machine: one row per engine and number format, the fastest first."""
     each = rows.front.groupby(headlines.CONFIG)
     table = each[["output_tokens_per_s", "ttft_s"]].mean().assign(runs=each.size())
-    table = table.sort_values("output_tokens_per_s", ascending=False).reset_index()
+    costs = rows.costs[rows.costs["machine"].isin(rows.front["machine"])]
+    costs = costs.drop_duplicates(headlines.CONFIG).set_index(headlines.CONFIG)
+    answers = costs.reindex(columns=["solved", "perplexity_ratio", "product"])
+    table = table.join(answers).sort_values("output_tokens_per_s", ascending=False).reset_index()
     return pd.DataFrame(
         {
             "engine": table["backend"],
@@ -57,9 +61,11 @@ def own(rows: headlines.Rows) -> pd.DataFrame:
             "tokens/s": table["output_tokens_per_s"].map(html.number),
             "TTFT (ms)": (1e3 * table["ttft_s"]).map(html.number),
             "runs": table["runs"],
-            "answers worse than the reference": [
-                rows.lost((row.backend, row.option)) for row in table.itertuples()
-            ],
+            f"problems of {PROBLEMS}": site.or_not_measured(table["solved"]),
+            "perplexity, times the reference's": site.or_not_measured(table["perplexity_ratio"]),
+            "9 × 8 = ?": site.or_not_measured(
+                table["product"].replace(headlines.NOT_REACHED, "not reached in so many tokens")
+            ),
         }
     )
 

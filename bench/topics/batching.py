@@ -7,15 +7,13 @@ focus.
 import pandas as pd
 
 from bench.observations import derived, schema
-from bench.topics import adjusted, estimates, machines, once
-from bench.topics import latency as latency_analysis
+from bench.topics import adjusted, estimates, machines
 
 # The published rule of thumb: 512 more input tokens cost less than 8 more output tokens.
 MORE_INPUT, MORE_OUTPUT = 512, 8
 INTERVALS = "output_tokens_per_s", "ttft_s", "tpot_s"
 
 
-@once.for_the_same_rows
 def of_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """The batches of the sweeps `rows` that came whole: one row per run and shape of a batch.
 
@@ -59,14 +57,6 @@ def sweeps(requests: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("output_tokens_per_s", ascending=False, kind="stable", ignore_index=True)
 
 
-def _uniform(table: pd.DataFrame) -> pd.DataFrame:
-    if table.empty:
-        return table
-    usual = table.loc[table["batch_size"] > 1, "prompt_tokens"]
-    table = table[table["prompt_tokens"] == (usual if len(usual) else table["prompt_tokens"]).mode()[0]]
-    return table[table["max_new_tokens"] == table["max_new_tokens"].max()]
-
-
 def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
     """Return what MORE_INPUT input tokens and MORE_OUTPUT output tokens cost.
 
@@ -92,25 +82,3 @@ def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
     ratio = estimates.within_runs(each, keys, "cost").rename(columns={"mean": "ratio"})
     table = table.merge(ratio[[*keys, "ratio", "low", "high", "runs"]], on=keys)
     return table.sort_values("ratio", kind="stable", ignore_index=True)
-
-
-def _best_size(curves: pd.DataFrame) -> float:
-    """The batch size with the most output tokens/s in the mean over runs, of those that most runs have."""
-    sizes = curves.groupby("batch_size").agg(rate=("output_tokens_per_s", "mean"), runs=("run_id", "nunique"))
-    return sizes[sizes["runs"] == sizes["runs"].max()]["rate"].idxmax()
-
-
-def most_within(requests: pd.DataFrame, longest_gap_s: float) -> pd.DataFrame:
-    """How much a batch yields in which nobody waits longer than `longest_gap_s` for a token.
-
-    One row per run of the setting that sentences are about; columns of `of_runs`, at the batch size that
-    yields most of those whose longest gap, of any request in any run, is within the limit.
-    """
-    curves = _uniform(of_runs(latency_analysis.described(derived.judged(requests), "batching")))
-    chosen = [curves.iloc[:0]]
-    for _, own in curves.groupby(schema.CONFIGURATION):
-        longest = own.groupby("batch_size")["itl_max_s"].max()
-        within = own[own["batch_size"].isin(longest.index[longest <= longest_gap_s])]
-        if len(within):
-            chosen.append(within[within["batch_size"] == _best_size(within)])
-    return pd.concat(chosen[1:] or chosen, ignore_index=True)

@@ -1,23 +1,21 @@
 """Which configuration is faster, and by how much: one regression of log(metric) for all machines.
 
 Some hours are slower than others. A *cell* is a configuration in a measuring session (runs of one host
-without a gap of an hour): the mean of log(metric) and the number of runs. The regression of the cells has a
-fixed effect of each configuration on each host and a random one of each session. Its three variances are
-pooled over hosts and come from the usual sums of squares: scatter between the runs of a cell, what a session
-does to one configuration and not to others (so a cell of few runs varies more), and what it does to all
-(Henderson's method 3; Searle, Casella and McCulloch, *Variance Components*, 1992, chapter 5). Then it is
-generalised least squares, `statsmodels.api.GLS`.
+without a gap of an hour): the mean of log(metric) over its runs. The regression of the cells has a fixed
+effect of each configuration on each host and a random one of each session. The scatter between runs is each
+host's own, shrunk to the pooled one (`scatter`). Then it is generalised least squares, `statsmodels` GLS;
+pages/_regression.qmd has the same numbers from ten lines of statsmodels.
 
 Of two configurations that were measured in one session, the session's part cancels, and Student's t has the
-residual degrees of freedom. Of two that never met it does not: their interval contains the sessions' variance
-twice, and t has the degrees of freedom of that variance. `bench.topics.proof` counts how often both hold.
+degrees of freedom of the host's scatter. Of two that never met it does not: their interval contains the
+sessions' variance twice, and t has the degrees of freedom of that variance. `bench.topics.proof` counts how
+often both hold.
 
 Give `fit` the runs of *all* machines, and choose rows afterwards:
 
     model = estimates.fit(latency.runs(requests), latency.VERSIONED, "ttft_s")
     model.means()                                   # every configuration with its interval
     model.compare(first, second, False)             # ratio, low, high, p, verdict; False: less is better
-    estimates.best(estimates.rank(runs, keys, metric, model=model))  # (row, "") or (None, why not)
     estimates.mean_interval([3.41, 3.33, 4.04])     # a gain inside a run: mean and t over runs, no model
 """
 
@@ -39,12 +37,11 @@ from llm_measured.core.confidence import holm
 
 CONFIDENCE = 0.95
 FASTER, SLOWER, EQUAL = "faster", "slower", "cannot be distinguished"
-ONE_EACH, NEVER_MET, NO_RUNS = "no repeated run", "never in one measuring session", "no runs of one of them"
+ONE_EACH, NEVER_MET = "no repeated run", "never in one measuring session"
 ONE_RUN, ONE_SESSION, OUTSIDE = "one run", "one measuring session", "outside the range of its runs"
 FAILED, NOT_JUDGED, NO_VALUE = "failed requests", "not judged", "no value"
 RATIO = ["ratio", "low", "high", "p", "degrees_of_freedom", "verdict", "runs", "baseline_runs"]
 MEANS = ["mean", "low", "high", "runs", "measuring_sessions", "least", "most", "note"]
-INTERVAL = ["mean", "low", "high"]
 RANK = [*MEANS, "may_be_best", "reason"]
 # Runs that scatter by less, in logarithms, are equal: figures are stored with about so many digits.
 EXACT = 1e-9
@@ -57,8 +54,8 @@ class Fit:
     `keys` (columns that name a configuration and its host), `table` (a row per configuration: keys, runs,
     measuring_sessions, least and most of its runs in the metric's unit), `effects` and `covariance` (of the
     logs of their means; NaN where no run was repeated), `met` (whether two shared a measuring session),
-    `hosts`, `variances` {run, cell, session} of log(metric) (session: NaN where no session was repeated),
-    degrees of freedom of the residual and of the sessions.
+    `hosts` (a row per host: variance between runs and freedom, both shrunk: `scatter`), `session` (variance
+    of the sessions; NaN where none was repeated) and its degrees of freedom.
     """
 
     keys: list[str]
@@ -66,10 +63,8 @@ class Fit:
     effects: np.ndarray
     covariance: np.ndarray
     met: np.ndarray
-    alike: np.ndarray
-    hosts: np.ndarray
-    variances: dict[str, float]
-    residual_freedom: int
+    hosts: pd.DataFrame
+    session: float
     session_freedom: int
 
     @functools.cached_property
@@ -90,13 +85,13 @@ class Fit:
         The interval contains the sessions' variance where it is known. `note` says where it is not, and where
         the mean lies outside the range of the configuration's own runs.
         """
-        half = _quantile(self.residual_freedom) * np.sqrt(np.diag(self.covariance))
         table, mean = self.table, np.exp(self.effects)
-        outside = (mean < table["least"] * (1 - EXACT)) | (mean > table["most"] * (1 + EXACT))
+        freedom = self.hosts["freedom"].reindex(table["host"]).to_numpy()
+        half = _quantile(freedom) * np.sqrt(np.diag(self.covariance))
         notes = {
             ONE_RUN: table["runs"] == 1,
             ONE_SESSION: (table["runs"] > 1) & (table["measuring_sessions"] == 1),
-            OUTSIDE: outside,
+            OUTSIDE: (mean < table["least"] * (1 - EXACT)) | (mean > table["most"] * (1 + EXACT)),
         }
         note = [", ".join(text for text, holds in notes.items() if holds.iloc[i]) for i in range(len(table))]
         found = {"mean": mean, "low": np.exp(self.effects - half), "high": np.exp(self.effects + half)}
@@ -110,19 +105,19 @@ class Fit:
         """
         table = pd.DataFrame(list(pairs), columns=["first", "second"], dtype=int)
         i, j = table["first"].to_numpy(), table["second"].to_numpy()
-        difference, covariance = self.effects[i] - self.effects[j], self.covariance
+        host, covariance = self.table["host"].to_numpy(), self.covariance
         error = np.sqrt(np.maximum(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j], 0))
-        met, same = self.met[i, j], self.hosts[i] == self.hosts[j]
-        freedom = np.where(met, self.residual_freedom, self.session_freedom)
-        comparable = same & (met | (self.session_freedom > 0))
-        difference = np.where(comparable, difference, math.nan)
+        own = self.hosts["freedom"].reindex(host[i]).to_numpy()
+        freedom = np.where(self.met[i, j], own, self.session_freedom)
+        comparable = (host[i] == host[j]) & (self.met[i, j] | (self.session_freedom > 0))
+        difference = np.where(comparable, self.effects[i] - self.effects[j], math.nan)
         half = np.where(comparable, _quantile(freedom) * error, math.nan)
         low, high = np.exp(difference - half), np.exp(difference + half)
         above, below = (low > 1, high < 1) if higher_is_better else (high < 1, low > 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             p = 2 * stats.t.sf(np.abs(difference) / error, np.maximum(freedom, 1))
         verdict = np.select(
-            [~comparable, np.isnan(error), above, below], [NEVER_MET, ONE_EACH, FASTER, SLOWER], default=EQUAL
+            [~comparable, np.isnan(half), above, below], [NEVER_MET, ONE_EACH, FASTER, SLOWER], default=EQUAL
         )
         runs = self.table["runs"].to_numpy()
         return table.assign(
@@ -133,174 +128,149 @@ class Fit:
 
     def compare(self, first: Sequence, second: Sequence, higher_is_better: bool = True) -> dict:
         """Return RATIO of two configurations named by their `keys`; KeyError where one has no run."""
-        return (
-            self.pairs([(self.place(first), self.place(second))], higher_is_better)[RATIO].iloc[0].to_dict()
-        )
+        pair = self.place(first), self.place(second)
+        return self.pairs([pair], higher_is_better)[RATIO].iloc[0].to_dict()
 
 
-def _quantile(freedom: np.ndarray | int) -> np.ndarray:
+def _quantile(freedom: np.ndarray) -> np.ndarray:
     """Student's two-sided quantile of CONFIDENCE; NaN without degrees of freedom."""
-    return np.where(
-        np.asarray(freedom) > 0, stats.t.ppf((1 + CONFIDENCE) / 2, np.maximum(freedom, 1)), np.nan
-    )
+    return np.where(freedom > 0, stats.t.ppf((1 + CONFIDENCE) / 2, np.maximum(freedom, 1)), math.nan)
 
 
 def cells(runs: pd.DataFrame, keys: Sequence[str], metric: str) -> pd.DataFrame:
     """Return a row per configuration (`keys`) and measuring session: mean log(`metric`), runs.
 
     `runs`: one row per run with host, started, and ended where it is known; rows without a value are left
-    out. Columns keys, host, measuring_session, mean, squares (about the mean), runs, least, most. ValueError
-    where a figure is not above zero.
-    """
-    runs = runs[runs[metric].notna()]
-    if (runs[metric] <= 0).any():
-        raise ValueError(f"{metric} is not above zero in some runs: leave out runs without an answer.")
-    names = list(dict.fromkeys([*keys, "host", "measuring_session"]))
-    runs = runs.assign(measuring_session=measuring_sessions(runs))[[*names, metric]]
-    # Sums by numbers of groups: pandas' own `agg` takes five times as long, and a page fits hundreds.
-    cell = runs.groupby(names, dropna=False, sort=True).ngroup().to_numpy()
-    first, count = np.unique(cell, return_index=True, return_counts=True)[1:]
-    figure = runs[metric].to_numpy(dtype=float)
-    log = np.log(figure)
-    mean = np.bincount(cell, log) / count
-    by_cell = figure[np.argsort(cell, kind="stable")]
-    starts = np.cumsum(count) - count
-    return (
-        runs[names]
-        .iloc[first]
-        .reset_index(drop=True)
-        .assign(
-            mean=mean,
-            squares=np.bincount(cell, (log - mean[cell]) ** 2),
-            runs=count,
-            least=np.minimum.reduceat(by_cell, starts) if len(starts) else by_cell,
-            most=np.maximum.reduceat(by_cell, starts) if len(starts) else by_cell,
-        )
-    )
-
-
-def fit(runs: pd.DataFrame, keys: Sequence[str], metric: str) -> Fit:
-    """Fit the regression of log(`metric`) to `runs` of all machines (`cells`); `keys` hold the host.
-
-    ValueError where `keys` lack the host or a figure is not above zero.
+    out. Columns keys, measuring_session, mean, squares (about the mean), runs, least, most. ValueError where
+    `keys` lack the host or a figure is not above zero.
     """
     if "host" not in keys:
         raise ValueError(f"Runs of several hosts are never pooled: add host to the keys {list(keys)}.")
+    runs = runs[runs[metric].notna()]
+    if (runs[metric] <= 0).any():
+        raise ValueError(f"{metric} is not above zero in some runs: leave out runs without an answer.")
+    runs = runs.assign(measuring_session=measuring_sessions(runs), log=np.log(runs[metric].astype(float)))
+    table = runs.groupby([*keys, "measuring_session"], dropna=False, sort=True).agg(
+        mean=("log", "mean"), variance=("log", "var"), runs=("log", "size"),
+        least=(metric, "min"), most=(metric, "max"),
+    )  # fmt: skip
+    squares = table.pop("variance").fillna(0) * (table["runs"] - 1)
+    return table.assign(squares=squares).reset_index()
+
+
+def fit(runs: pd.DataFrame, keys: Sequence[str], metric: str) -> Fit:
+    """Fit the regression of log(`metric`) to `runs` of all machines; ValueError as `cells` has it."""
     return fit_cells(cells(runs, keys, metric), keys)
 
 
 def fit_cells(table: pd.DataFrame, keys: Sequence[str]) -> Fit:
-    """Fit the regression to the rows of `cells`; a warning of statsmodels is an error.
+    """Fit the regression to the rows of `cells`; a warning of statsmodels is an error."""
+    # Not statsmodels.api, whose import takes four times as long.
+    from statsmodels.regression.linear_model import GLS
 
-    ValueError where the design is rank-deficient: least squares would answer without a word.
-    """
-    import statsmodels.regression.linear_model  # noqa: F401 - its import may warn
-
+    keys, mean, runs = list(keys), table["mean"].to_numpy(), table["runs"].to_numpy()
+    configuration = table.groupby(keys, dropna=False, sort=False).ngroup()
+    x = pd.get_dummies(configuration, dtype=float).to_numpy()
+    s = pd.get_dummies(table["measuring_session"], dtype=float).to_numpy()
+    by_configuration = table.groupby(configuration)
+    every = table.loc[~configuration.duplicated(), keys].reset_index(drop=True).assign(
+        runs=by_configuration["runs"].sum(), measuring_sessions=by_configuration.size(),
+        least=by_configuration["least"].min(), most=by_configuration["most"].max(),
+    )  # fmt: skip
+    met = (x.T @ s) @ (s.T @ x) > 0
+    # A session's effect is free as far as configurations connect it with another one of its chain.
+    chains = connected_components((s.T @ x) @ (x.T @ s))[0] if len(table) else 0
+    session_freedom = s.shape[1] - chains
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return _fit_cells(table, keys)
+        hosts = scatter(table, x, s)
+        if not (hosts["freedom"] > 0).any():
+            effects = by_configuration["mean"].mean().to_numpy()
+            unknown = np.full((len(every), len(every)), math.nan)
+            return Fit(keys, every, effects, unknown, met, hosts, math.nan, 0)
+        variance = hosts["variance"].reindex(table["host"]).to_numpy() / runs
+        session = math.nan
+        if session_freedom:
+            # Henderson's method 3: sums of squares that sessions explain, and their expectation (Searle,
+            # Casella and McCulloch, Variance Components, 1992, chapter 5).
+            weights = 1 / variance
+            both = np.column_stack([mean, s])
+            apart = both - x @ ((x.T * weights) @ both / (x.T @ weights)[:, None])
+            left = weights @ apart**2  # by configurations alone: of the means, then of each session
+            explained = left[0] - _left(mean, np.hstack([x, s]), weights)
+            session = max((explained - session_freedom) / left[1:].sum(), 0.0)
+        between = np.nan_to_num(session)
+        model = GLS(mean, x, sigma=np.diag(variance) + between * s @ s.T).fit()
+    covariance = np.asarray(model.normalized_cov_params)
+    return Fit(keys, every, np.asarray(model.params), covariance, met, hosts, session, session_freedom)
 
 
-def _fit_cells(table: pd.DataFrame, keys: Sequence[str]) -> Fit:
-    # Not statsmodels.api, whose import takes four times as long.
-    from statsmodels.regression.linear_model import GLS, OLS, WLS
+def _left(mean: np.ndarray, design: np.ndarray, weights: np.ndarray) -> float:
+    """Return the weighted sum of squares that `design` leaves, of whatever rank it is."""
+    root = np.sqrt(weights)
+    effects = np.linalg.lstsq(root[:, None] * design, root * mean)[0]
+    return float(weights @ (mean - design @ effects) ** 2)
 
-    keys = list(keys)
-    mean, runs = table["mean"].to_numpy(), table["runs"].to_numpy()
-    configuration = table.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
-    session = pd.factorize(table["measuring_session"])[0]
-    x, s = (
-        np.eye(configuration.max(initial=-1) + 1)[configuration],
-        np.eye(session.max(initial=-1) + 1)[session],
-    )
-    by_configuration = table.assign(configuration=configuration).groupby("configuration")
-    every = table[keys].iloc[np.unique(configuration, return_index=True)[1]].reset_index(drop=True)
-    every = every.assign(
-        runs=(x.T @ runs).astype(int),
-        measuring_sessions=((x.T @ s) > 0).sum(axis=1),
-        least=by_configuration["least"].min().to_numpy(),
-        most=by_configuration["most"].max().to_numpy(),
-    )
-    met = (x.T @ s) @ (s.T @ x) > 0
-    alike = np.unique(x.T @ (runs[:, None] * s), axis=0, return_inverse=True)[1].ravel()
-    hosts = every["host"].to_numpy()
-    # Sessions that no configuration connects have a level of their own: one of each chain is its reference.
-    chain = connected_components((s.T @ x) @ (x.T @ s))[1] if len(table) else np.empty(0, dtype=int)
-    free = pd.Series(chain).duplicated().to_numpy()
-    full = np.hstack([x, s[:, free]])
-    rank_of_design = np.linalg.matrix_rank(full) if full.size else full.shape[1]
-    if rank_of_design < full.shape[1]:
-        raise ValueError(
-            f"The design has rank {rank_of_design} of {full.shape[1]}: these runs cannot tell some of its "
-            "configurations and sessions from each other."
-        )
-    run_freedom, freedom, session_freedom = (
-        int(runs.sum()) - len(runs),
-        len(full) - full.shape[1],
-        int(free.sum()),
-    )
-    unknown = np.full((len(every), len(every)), math.nan)
-    if run_freedom + freedom == 0:
-        effects = pd.Series(mean).groupby(configuration).mean().to_numpy()
-        return Fit(keys, every, effects, unknown, met, alike, hosts, {}, 0, 0)
-    run = max(table["squares"].sum() / run_freedom, EXACT**2) if run_freedom else 0.0
-    cell = 0.0
-    if freedom:
-        plain = OLS(mean, full).fit()
-        rest = 1 - np.sum(np.linalg.qr(full)[0] ** 2, axis=1)  # of a cell's variance in its residual
-        cell = max((plain.ssr - run * np.sum(rest / runs)) / freedom, 0.0 if run else EXACT**2)
-    variance = cell + run / runs
-    between, shared = 0.0, math.nan
-    if session_freedom:
-        weights = 1 / variance
-        explained = WLS(mean, x, weights).fit().ssr - WLS(mean, full, weights).fit().ssr
-        trace = weights.sum() - np.sum((x.T @ weights**2) / (x.T @ weights))
-        between = shared = max((explained - session_freedom) / trace, 0.0)
-    model = GLS(mean, x, sigma=np.diag(variance) + between * s @ s.T).fit()
-    return Fit(
-        keys,
-        every,
-        np.asarray(model.params),
-        np.asarray(model.normalized_cov_params),
-        met,
-        alike,
-        hosts,
-        {"run": run, "cell": cell, "session": shared},
-        freedom or run_freedom,
-        session_freedom,
+
+def scatter(table: pd.DataFrame, x: np.ndarray, s: np.ndarray) -> pd.DataFrame:
+    """Return the variance between runs of each host of `cells`, shrunk to the pooled one, and its freedom.
+
+    A host's own variance is that of its runs about the effects of its configurations `x` and sessions `s`.
+    How much hosts differ is the variance of its logarithm in a random-effects meta-analysis; the pooled one
+    counts as so many degrees of freedom as would scatter alike (Smyth, Statistical Applications in Genetics
+    and Molecular Biology 3, 2004; the first term of its trigamma function). Rows host; columns freedom (at
+    most that of all hosts together), own and variance.
+    """
+    from statsmodels.stats.meta_analysis import combine_effects
+
+    rows = {}
+    for host, own in table.groupby("host", sort=True):
+        runs, own_x, own_s = own["runs"].to_numpy(), x[own.index], s[own.index]
+        own_x, own_s = own_x[:, own_x.any(axis=0)], own_s[:, own_s.any(axis=0)]
+        chains = connected_components((own_s.T @ own_x) @ (own_x.T @ own_s))[0]
+        freedom = int(runs.sum()) - (own_x.shape[1] + own_s.shape[1] - chains)
+        left = _left(own["mean"].to_numpy(), np.hstack([own_x, own_s]), runs) + own["squares"].sum()
+        rows[host] = freedom, max(left / freedom, EXACT**2) if freedom else math.nan
+    hosts = pd.DataFrame.from_dict(rows, orient="index", columns=["freedom", "own"], dtype=float)
+    known, differ = hosts[hosts["freedom"] > 0], 0.0
+    if known.empty:
+        return hosts.assign(variance=math.nan)
+    if len(known) > 1:
+        logs, errors = np.log(known["own"].to_numpy()), 2 / known["freedom"].to_numpy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of hosts that are exactly alike, which do not differ
+            differ = combine_effects(logs, errors, method_re="iterated").tau2
+        differ = max(float(np.nan_to_num(differ)), 0.0)
+    pooled = (known["freedom"] * known["own"]).sum() / known["freedom"].sum()
+    prior = 2 / differ if differ > 0 else math.inf
+    weight = 1 / (1 + hosts["freedom"] * differ / 2)
+    return hosts.assign(
+        variance=weight * pooled + (1 - weight) * hosts["own"].fillna(0),
+        freedom=np.minimum(hosts["freedom"] + prior, hosts["freedom"].sum()),
     )
 
 
 def rank(
-    runs: pd.DataFrame,
-    keys: Sequence[str],
-    metric: str,
-    higher_is_better: bool = True,
-    model: Fit | None = None,
+    runs: pd.DataFrame, keys: Sequence[str], metric: str, higher_is_better: bool, model: Fit
 ) -> pd.DataFrame:
     """Order the configurations of `runs` (one row per run, of one machine) by their mean of `metric`.
 
     A row per configuration, best first, those that are not compared last; columns `keys` and RANK.
     may_be_best: not worse than the first by Holm over all that are compared with it; reason: why it is not
     compared (failed requests: column `failed`; a run whose tokens memory did not allow to check: column
-    `not_judged`; no value; no repeated run; never met the others). `model`: `fit` of the runs of all
-    machines, else that of `runs`.
+    `not_judged`; no value; no repeated run; never met the others). `model`: `fit` of all machines' runs.
     """
     keys = list(keys)
-    model = model or fit(runs, keys, metric)
-    faults = (
-        runs.assign(failed=runs.get("failed", 0), not_judged=runs.get("not_judged", ""))
-        .groupby(keys, as_index=False, dropna=False)
-        .agg(failed=("failed", "sum"), not_judged=("not_judged", "max"))
+    table = runs.groupby(keys, as_index=False, dropna=False).agg(
+        failed=("failed", "sum"), not_judged=("not_judged", "max")
     )
-    table = faults.merge(model.means().assign(place=range(len(model.table))), "left", keys)
+    table = table.merge(model.means().assign(place=range(len(model.table))), "left", keys)
     table["runs"] = table["runs"].fillna(0).astype(int)
     conditions = [table["failed"] > 0, table["not_judged"] != "", table["runs"] == 0, table["low"].isna()]
     table["reason"] = np.select(conditions, [FAILED, NOT_JUDGED, NO_VALUE, ONE_EACH], default="")
-    table = table.assign(excluded=table["reason"] != "").sort_values(
-        ["excluded", "mean", *keys], ascending=[True, not higher_is_better, *(True for _ in keys)]
-    )
-    table = table.reset_index(drop=True).assign(may_be_best=False)
+    table = table.assign(excluded=table["reason"] != "", may_be_best=False)
+    ascending = [True, not higher_is_better, *(True for _ in keys)]
+    table = table.sort_values(["excluded", "mean", *keys], ascending=ascending, ignore_index=True)
     ranked = table.index[~table["excluded"]]
     if len(ranked):
         first = int(table["place"].iloc[0])
@@ -309,28 +279,6 @@ def rank(
         table.loc[ranked, "may_be_best"] = np.r_[True, holm(p) >= 1 - CONFIDENCE]
     order = (table["reason"] != "").sort_values(kind="stable").index
     return table.loc[order, [*keys, *RANK]].reset_index(drop=True)
-
-
-def best(ranked: pd.DataFrame) -> tuple[pd.Series | None, str]:
-    """Return (the best row of `rank`, ""), or (None, a clause why no row may be called best).
-
-    A row is best if all others that were compared are worse by Holm, and no configuration that was not
-    compared has all its runs above the mean of this one.
-    """
-    leaders = ranked[ranked["may_be_best"]]
-    if len(leaders) != 1:
-        return None, "nothing was compared" if leaders.empty else f"{len(leaders)} cannot be distinguished"
-    leader = leaders.iloc[0]
-    out = ranked[(ranked["reason"] != "") & all_runs_better(ranked, leader["mean"])]
-    if out.empty:
-        return leader, ""
-    named = ", ".join(f"{row['backend']} {row['option']} ({row['reason']})" for _, row in out.iterrows())
-    return None, f"not compared, and all runs better: {named}"
-
-
-def all_runs_better(table: pd.DataFrame, mean: float, higher_is_better: bool = True) -> pd.Series:
-    """Return which rows (columns least and most, of their runs) have all runs better than `mean`."""
-    return table["least"] > mean if higher_is_better else table["most"] < mean
 
 
 def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> tuple[float, float, float]:
@@ -352,9 +300,9 @@ def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> tuple[flo
 
 
 def within_runs(runs: pd.DataFrame, keys: Sequence[str], metric: str) -> pd.DataFrame:
-    """Return `mean_interval` of a ratio inside each of `runs`: INTERVAL and runs per `keys`."""
+    """Return `mean_interval` of a ratio inside each of `runs`: mean, low, high and runs per `keys`."""
     rows = [
         (*key, *mean_interval(own[metric]), own[metric].count())
         for key, own in runs.groupby(list(keys), dropna=False, sort=True)
     ]
-    return pd.DataFrame(rows, columns=[*keys, *INTERVAL, "runs"])
+    return pd.DataFrame(rows, columns=[*keys, "mean", "low", "high", "runs"])

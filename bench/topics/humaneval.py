@@ -8,10 +8,13 @@ import math
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from bench import inputs
 from bench.observations import derived, schema
+from bench.topics import estimates
 from bench.topics.quality import KEYS
+from llm_measured.core import naming
 
 PROBLEMS = 164  # a run of fewer is a trial
 # Options whose score others are held against, the first that is scored: float32 in weights and in arithmetic.
@@ -45,8 +48,8 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
 
     Columns: the configuration, backend_version, run_id, score_run (empty: not scored), not_judged, batch_size
     (largest one), ended, cut, failed (answers); solved, pass_at_1, low and high (Wilson's 95 % interval), NaN
-    where not scored; `against` of the reference; published (pass@1 that others have printed for the bfloat16
-    weights; NaN for none).
+    where not scored; other_scores (earlier scores of the same answers that differ); `against` of the
+    reference; published (pass@1 that others have printed for the bfloat16 weights; NaN for none).
     """
     every = answers(requests)
     keys = [*schema.CONFIGURATION, "backend_version", "run_id", "score_run"]
@@ -62,6 +65,8 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(pass_at_1=table["solved"] / PROBLEMS, low=low, high=high)
     compared = [against(every, row) for _, row in table.iterrows()]
     table = pd.concat([table, pd.DataFrame(compared, columns=AGAINST, index=table.index)], axis=1)
+    differing = _other_scores(requests)
+    table = table.assign(other_scores=[differing.get(run, "") for run in table["run_id"]])
     published = inputs.table("humaneval_published").set_index("model")["pass_at_1"]
     table = table.assign(published=table["model"].map(published))
     return table.sort_values("solved", ascending=False, kind="stable", ignore_index=True)
@@ -74,15 +79,69 @@ def table(requests: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(verdict=[verdict(row) for _, row in rows.iterrows()])
 
 
-AGAINST = ["reference", "only_reference", "only_this", "fewer", "fewer_most", "p_value"]
+def _other_scores(requests: pd.DataFrame) -> dict[str, str]:
+    """Return {run: `95 (problem 149)`} of answers that were scored several times: the problems solved by each
+    earlier score that differs from the newest one, and the problems that differ."""
+    scores = requests[requests["experiment"] == "humaneval-score"].sort_values(["started", "run_id"])
+    found = {}
+    for run, rows in scores.groupby("scored_run"):
+        each = rows.pivot(index="prompt", columns="run_id", values="passed")
+        *earlier, newest = [each[name] for name in rows["run_id"].unique()]
+        words = [
+            f"{old.sum():.0f} (problem {naming.listed(list(map(str, each.index[old != newest])))})"
+            for old in earlier
+            if (old != newest).any()
+        ]
+        found[run] = "; ".join(words)
+    return found
+
+
+def problems(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per scored answer, problem by problem: what any two options can be compared by.
+
+    Columns: the configuration, backend_version, score_run, not_judged, prompt (the problem), passed (1 or 0).
+    """
+    rows = answers(requests)
+    rows = rows[rows["score_run"] != ""]
+    names = [*schema.CONFIGURATION, "backend_version", "score_run", "not_judged", "prompt", "passed"]
+    return rows[names].sort_values(names[:-1], ignore_index=True)
+
+
+def by_bits(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return how many fewer problems engines solve in 8 and in 4 bits than the reference, engines together.
+
+    Per problem the mean over a machine's options of these bits, less the reference's answer; its mean over
+    the problems, and Student's t over them, since all options answer the same ones. A row per machine, model
+    and bits; columns reference, bits, pooled_options (words), fewer, fewer_low, fewer_high and p_value. A
+    file as shipped is no second quantisation, and is left out; so are answers whose tokens were not checked.
+    """
+    columns = [*KEYS, "reference", "bits", "pooled_options", "fewer", "fewer_low", "fewer_high", "p_value"]
+    rows, scored = [], derived.judged(problems(requests))
+    for key, own in scored.groupby(KEYS, sort=True):
+        name = own["backend"] + " " + own["option"]
+        known = [" ".join(pair) for pair in REFERENCES if (name == " ".join(pair)).any()]
+        passed = own.assign(name=name).pivot(index="prompt", columns="name", values="passed")
+        bits = {option: naming.bits(option.split(" ", 1)[1]) for option in passed}
+        for count in (8, 4):
+            options = [option for option in passed if bits[option] == count]
+            if not options or not known:
+                continue
+            lost = passed[known[0]] - passed[options].mean(axis=1)
+            fewer = (PROBLEMS * value for value in estimates.mean_interval(lost))
+            p = float(stats.ttest_1samp(lost, 0).pvalue)
+            rows.append((*key, known[0], count, ", ".join(options), *fewer, p))
+    return pd.DataFrame(rows, columns=columns)
+
+
+AGAINST = ["reference", "only_reference", "only_this", "fewer", "fewer_low", "fewer_high", "p_value"]
 
 
 def against(every: pd.DataFrame, row: pd.Series) -> list:
     """AGAINST of one row of `summary`: the reference (engine and option; empty if none is scored), problems
-    that only it solves, that only this one does, how many fewer this one solves (negative: more), how many
-    fewer it may solve at most with 95 % confidence, and the p value of McNemar's exact test. Answers of which
+    that only it solves, that only this one does, how many fewer this one solves (negative: more) with the
+    95 % interval of that (`paired_interval`), and the p value of McNemar's exact test. Answers of which
     the tokens were not checked are held against nothing, and nothing against them."""
-    nothing = ["", math.nan, math.nan, math.nan, math.nan, math.nan]
+    nothing = ["", *[math.nan] * 6]
     scored = derived.judged(every[every["score_run"] != ""])
     same = scored[(scored[KEYS] == row[KEYS]).all(axis=1)]
     pairs = [(b, o) for b, o in REFERENCES if ((same["backend"] == b) & (same["option"] == o)).any()]
@@ -94,7 +153,7 @@ def against(every: pd.DataFrame, row: pd.Series) -> list:
         return [f"{backend} {option}", *nothing[1:]]
     own = same[same["run_id"] == row["run_id"]].set_index("prompt")["passed"].reindex(reference.index)
     lost, won = int((reference > own).sum()), int((reference < own).sum())
-    return [f"{backend} {option}", lost, won, lost - won, most_fewer(lost, won), mcnemar(lost, won)]
+    return [f"{backend} {option}", lost, won, lost - won, *paired_interval(lost, won), mcnemar(lost, won)]
 
 
 def mcnemar(lost: int, won: int) -> float:
@@ -105,14 +164,15 @@ def mcnemar(lost: int, won: int) -> float:
     return float(contingency_tables.mcnemar([[0, lost], [won, 0]], exact=True).pvalue)
 
 
-def most_fewer(lost: int, won: int) -> int:
-    """How many fewer problems are solved at most, with 95 % confidence or more: the upper end of
-    Clopper and Pearson's interval of the lost share less the lower end of the won share's."""
-    from statsmodels.stats.proportion import proportion_confint
-
-    upper = proportion_confint(lost, PROBLEMS, ALPHA, method="beta")[1]
-    lower = proportion_confint(won, PROBLEMS, ALPHA, method="beta")[0]
-    return math.ceil(PROBLEMS * (upper - lower) - 1e-9)
+def paired_interval(lost: int, won: int) -> tuple[float, float]:
+    """Return the 95 % interval of how many fewer of the same problems are solved: that of a difference of
+    paired shares, with half a problem in each of the four cells (Agresti and Min, Statistics in Medicine 24,
+    2005), so that no difference is not certainty."""
+    lost_, won_, n = lost + 0.5, won + 0.5, PROBLEMS + 2
+    difference = (lost_ - won_) / n
+    error = math.sqrt((lost_ + won_) / n - difference**2) / math.sqrt(n)
+    half = stats.norm.ppf(1 - ALPHA / 2) * error
+    return PROBLEMS * (difference - half), PROBLEMS * (difference + half)
 
 
 def _wilson(solved: pd.Series) -> tuple[np.ndarray, np.ndarray]:
@@ -129,7 +189,7 @@ def _wilson(solved: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def verdict(row: pd.Series) -> str:
-    """A row of `summary` against its reference in words: `3 fewer of 164 (95 %: up to 9)`."""
+    """A row of `summary` against its reference in words: `3 fewer of 164 (95 %: 4 more to 10 fewer)`."""
     if not row["score_run"]:
         return "not scored"
     if not row["reference"]:
@@ -138,7 +198,8 @@ def verdict(row: pd.Series) -> str:
         return "its tokens were not checked"
     if pd.isna(row["fewer"]):
         return "is the reference"
-    fewer, most = int(row["fewer"]), int(row["fewer_most"])
-    if fewer < 0:
-        return f"{-fewer} more of {PROBLEMS} (95 %: up to {max(0, most)} fewer)"
-    return f"{fewer} fewer of {PROBLEMS} (95 %: up to {most})"
+    fewer = f"{row['fewer']:.0f} fewer" if row["fewer"] >= 0 else f"{-row['fewer']:.0f} more"
+    ends = [
+        f"{abs(end):.0f} {'fewer' if end > 0 else 'more'}" for end in (row["fewer_low"], row["fewer_high"])
+    ]
+    return f"{fewer} of {PROBLEMS} (95 %: {' to '.join(ends)})"

@@ -6,7 +6,7 @@ import pandas as pd
 
 from bench.observations import schema
 from bench.observations.peaks import BANDWIDTHS
-from bench.topics import estimates, machines, once, statistics
+from bench.topics import estimates, machines, statistics
 from llm_measured.core import metrics
 
 # Two versions of an engine are two configurations.
@@ -108,7 +108,6 @@ def higher_is_better(metric: str) -> bool:
     return metrics.METRICS[metric].better == "higher"
 
 
-@once.for_the_same_rows
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """Return one row per configuration and version, fastest first, those that are not compared last.
 

@@ -15,7 +15,7 @@ from bench import inputs
 from bench.observations import schema
 from bench.observations.derived import meets
 from bench.observations.schema import LEVEL
-from bench.topics import estimates, once, statistics
+from bench.topics import estimates, statistics
 from llm_measured.core import metrics
 from llm_measured.core.definitions import Fields
 
@@ -251,7 +251,6 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None, pooled: 
     return _levels(requests.loc[requests["experiment"] == "serving", columns], tuple(slo.items()), pooled)
 
 
-@once.for_the_same_rows
 def _levels(rows: pd.DataFrame, objectives: tuple[tuple[str, float], ...], pooled: bool) -> pd.DataFrame:
     slo = dict(objectives)
     keys = [*([] if pooled else ["run_id"]), *schema.CONFIGURATION, *LEVEL]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from bench.observations import schema
-from bench.topics import estimates, machines, once
+from bench.topics import estimates
 from bench.topics import latency as latency_analysis
 from llm_measured.core import metrics, naming
 
@@ -51,17 +51,18 @@ STATED = re.compile(
 
 
 def product(answer: str) -> str:
-    """Return what an answer says 9 × 8 is: the first result that it states; NOT_REACHED where it states none
-    before it is cut."""
+    """Return what an answer says 9 × 8 is: the first result that it states, or what it makes of that by
+    adding on (`9 × 8 = 72, so 72 + 9 = 81`); NOT_REACHED where it states none before it is cut."""
     found = [(stated.start(), stated[1]) for stated in STATED.finditer(answer)]
     for equation in EQUATION.finditer(answer):
         last = re.fullmatch(r"\D*(\d+)\D*", equation["steps"].rpartition("=")[2])
         if last:
             found.append((equation.start(), last[1]))
-    return min(found, default=(0, NOT_REACHED))[1]
+    begin, result = min(found, default=(0, NOT_REACHED))
+    added = re.search(rf"\b{result} ?[+] ?\d+ ?= ?(\d+)", answer[begin:])
+    return added[1] if added else result
 
 
-@once.for_the_same_rows
 def costs(requests: pd.DataFrame) -> pd.DataFrame:
     """Return what each configuration's speed costs in answers: one row per configuration with real weights.
 
@@ -88,9 +89,9 @@ def costs(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def beside(summary: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
-    """Return `summary`, a row per configuration and version of the default machine, with the columns of
-    `costs` and verdict: what its answers cost (`verdict`); empty for random weights."""
-    lost = costs(naming.named(machines.default_machine(requests)))
+    """Return `summary`, a row per configuration and version, with the columns of `costs` and verdict: what
+    its answers cost (`verdict`); empty for random weights."""
+    lost = costs(naming.named(requests))
     lost = lost.assign(verdict=[verdict(row) for _, row in lost.iterrows()])
     keys = [name for name in schema.CONFIGURATION if name != "option"]
     plain = summary["option"].str.replace(r" \([^()]*\)$", "", regex=True)  # of several versions, each
@@ -201,7 +202,6 @@ def _above(pieces: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*schema.CONFIGURATION, "perplexity_above"])
 
 
-@once.for_the_same_rows
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per scored configuration on real weights, fastest first.
 
@@ -235,11 +235,11 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(requests: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of data/tables/quality.csv of one machine: `summary`, and on_frontier: of the rows of
-    its model no other is at least as fast and has more tokens of the reference's."""
+    """Return the rows of data/tables/quality.csv: `summary`, and on_frontier: of the rows of its machine and
+    model no other is at least as fast and has more tokens of the reference's."""
     rows = summary(requests)
     rows = rows.assign(differing_tokens=1 - rows["agreement"], on_frontier=False)
-    for _, own in rows.groupby(schema.SETTING):
+    for _, own in rows.groupby([*schema.SETTING, "host"]):
         rows.loc[own.index, "on_frontier"] = frontier(own, "differing_tokens")
     return rows.assign(product=rows["product"].fillna(""), verdict=rows["verdict"].fillna(""))
 

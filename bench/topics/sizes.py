@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from bench import inputs
 from bench.observations import schema
-from bench.topics import estimates, humaneval, latency, once, quality
+from bench.topics import estimates, humaneval, latency, quality
 from llm_measured.core import confidence, hardware, metrics, naming
 from llm_measured.core.definitions import Fields
 
@@ -28,7 +29,8 @@ MACHINE = ["gpu", "host"]
 SAME_ANSWERS = [*OPTION, "model", "weights"]  # what solves as many problems, whatever the machine
 COSTS = ["product", "answers", "same_answers", "perplexity_ratio", "worse", "verdict"]
 SOLVED = ["solved", "pass_at_1", "pass_low", "pass_high", "scored_on"]
-REVERSED, SAME = "reversed", "same"
+REVERSED, CHANGES, OTHER_FORMAT = "turns over", "changes", "not one format"
+SHIPPED = "as-shipped"  # the file that people download: of another number format in each model
 BITS = 4, 8, 16, 32
 LAW = [*MACHINE, "backend", "backend_version", "bits"]
 COEFFICIENTS = ["layer_s", "bandwidth_bytes_per_s"]
@@ -53,7 +55,6 @@ def timed(requests: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["experiment"] == "latency"]
 
 
-@once.for_the_same_rows
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """Return one row per machine, model, option and version, the largest model first, then the fastest.
 
@@ -80,14 +81,6 @@ def table(requests: pd.DataFrame) -> pd.DataFrame:
     return latency.rates_as_words(summary(requests))
 
 
-def pairs_table(requests: pd.DataFrame) -> pd.DataFrame:
-    """Return `changes` as a file has it: first and second as words, pairs that are not the same first."""
-    every = changes(requests)
-    words = {side: [" ".join(key) for key in every[side]] for side in ("first", "second")}
-    every = every.assign(**words, order=every["change"].map({REVERSED: 0, SAME: 2}).fillna(1))
-    return every.sort_values("order", kind="stable", ignore_index=True).drop(columns="order")
-
-
 def _with_solved(table: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     """`table` with SOLVED: of the same machine, else of another one that asked the same version."""
     scores = humaneval.summary(requests)
@@ -103,13 +96,17 @@ def _with_solved(table: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def pairs(requests: pd.DataFrame) -> pd.DataFrame:
-    """Compare every two options of a machine in output tokens/s, in each model in which both can be compared.
+    """Compare every two options of a machine in output tokens/s, in each model in which both can be compared,
+    and their ratio in the largest model with that in the smallest.
 
-    One row per machine, pair and model with real weights; columns gpu, host, first, second (engine, option
-    and version), model, parameters_b and `estimates.RATIO` (first over second), the verdict after Holm over
-    all rows of the machine. The first of a pair is the faster one in the smallest model.
+    One row per machine, pair and model with real weights, of pairs that two models or more have; columns gpu,
+    host, first, second (engine, option and version), model, parameters_b, `estimates.RATIO` (first over
+    second), and of the pair CHANGE: the ratio in the largest model over that in the smallest, its interval,
+    p (Holm over the pairs of the machine) and change: REVERSED (changes, and another one is faster),
+    CHANGES, or cannot be distinguished; OTHER_FORMAT of a file as shipped. The first of a pair is the faster
+    one in the smallest model.
     """
-    names = [*MACHINE, "first", "second", "model", "parameters_b", *estimates.RATIO]
+    names = [*MACHINE, "first", "second", "model", "parameters_b", *estimates.RATIO, *CHANGE]
     table = summary(requests)
     table = table[(table["weights"] == "real") & (table["reason"] == "")]
     if table.empty:
@@ -119,56 +116,60 @@ def pairs(requests: pd.DataFrame) -> pd.DataFrame:
         found = _pairs_of(own, fitted)
         if len(found):
             parts.append(found.assign(**dict(zip(MACHINE, machine))))
-    return pd.concat(parts, ignore_index=True)[names] if parts else pd.DataFrame(columns=names)
+    if not parts:
+        return pd.DataFrame(columns=names)
+    every = pd.concat(parts, ignore_index=True)
+    order = every["change"].map({REVERSED: 0, CHANGES: 1}).fillna(2).to_numpy()
+    return every.iloc[np.argsort(order, kind="stable")][names].reset_index(drop=True)
+
+
+CHANGE = ["change_ratio", "change_ratio_low", "change_ratio_high", "change_p", "change"]
 
 
 def _pairs_of(own: pd.DataFrame, fitted: estimates.Fit) -> pd.DataFrame:
     """`pairs` of one machine, of which `own` are the rows of `summary`."""
     own = own.sort_values(["parameters_b", latency.RATE], ascending=[True, False])
-    key = own.groupby(OPTION, sort=False).ngroup()  # the faster in the smallest model has the lower number
-    places = {
-        (number, row["model"]): fitted.place(latency.configuration(row))
-        for number, (_, row) in zip(key, own.iterrows())
-    }
-    name = {number: tuple(row[OPTION]) for number, (_, row) in zip(key, own.iterrows())}
-    asked = [
-        (first, second, model)
-        for first, second in itertools.combinations(sorted(name), 2)
-        for model in own["model"].unique()
-        if (first, model) in places and (second, model) in places
-    ]
-    table = fitted.pairs([(places[first, model], places[second, model]) for first, second, model in asked])
-    adjusted = confidence.holm(table["p"])
-    lost = (adjusted > 1 - estimates.CONFIDENCE) & table["verdict"].isin([estimates.FASTER, estimates.SLOWER])
-    return table.drop(columns=["first", "second"]).assign(
-        first=[name[first] for first, _, _ in asked],
-        second=[name[second] for _, second, _ in asked],
-        model=[model for _, _, model in asked],
-        parameters_b=[parameters_b(model) for _, _, model in asked],
-        p=adjusted,
-        verdict=table["verdict"].mask(lost, estimates.EQUAL),
+    own = own.assign(
+        name=own[OPTION].agg(" ".join, axis=1),
+        place=[fitted.place(latency.configuration(row)) for _, row in own.iterrows()],
     )
+    places = own.set_index(["name", "model"])["place"].to_dict()
+    parts, tested = [], []
+    for first, second in itertools.combinations(own["name"].unique(), 2):
+        models = [m for m in own["model"].unique() if (first, m) in places and (second, m) in places]
+        if len(models) < 2:
+            continue
+        both = [(places[first, model], places[second, model]) for model in models]
+        part = fitted.pairs(both).drop(columns=["first", "second"])
+        parts.append(part.assign(first=first, second=second, model=models))
+        tested.append(dict(zip(CHANGE, _change(part, both[-1], both[0], fitted))))
+        if f" {SHIPPED} " in f"{first} {second}":
+            tested[-1] = dict.fromkeys(CHANGE[:-1], np.nan)
+    if not parts:
+        return pd.DataFrame()
+    changed = pd.DataFrame(tested)
+    changed["change_p"] = confidence.holm(changed["change_p"])
+    crossed = [(part["ratio"].iloc[0] > 1) != (part["ratio"].iloc[-1] > 1) for part in parts]
+    told = (changed["change_p"] < 1 - estimates.CONFIDENCE).to_numpy()
+    changed["change"] = np.select(
+        [told & np.array(crossed), told], [REVERSED, CHANGES], default=estimates.EQUAL
+    )
+    changed.loc[changed["change_p"].isna(), "change"] = OTHER_FORMAT
+    table = pd.concat([part.assign(**row) for part, row in zip(parts, changed.to_dict("records"))])
+    return table.assign(parameters_b=table["model"].map(parameters_b))
 
 
-def changes(requests: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `pairs` of pairs that two models or more have, with the column change: REVERSED
-    (faster in one, slower in another), SAME, or in which sizes alone the two differ significantly."""
-    table = pairs(requests)
-    keys = [*MACHINE, "first", "second"]
-    models = table.groupby(keys)["model"].transform("nunique").astype(int)
-    table = table[models > 1].sort_values([*keys, "parameters_b"], ignore_index=True)
-    change = {key: _change(rows) for key, rows in table.groupby(keys, sort=False)}
-    return table.assign(change=[change[tuple(row)] for row in table[keys].itertuples(index=False)])
-
-
-def _change(rows: pd.DataFrame) -> str:
-    """What the verdicts of one pair, smallest model first, say of the size."""
-    apart = rows[rows["verdict"].isin([estimates.FASTER, estimates.SLOWER])]
-    if apart["verdict"].nunique() > 1:
-        return REVERSED
-    if apart.empty or len(apart) == len(rows):
-        return SAME
-    return f"differ at {naming.listed(map(size_words, apart['model']))} only"
+def _change(
+    part: pd.DataFrame, large: tuple[int, int], small: tuple[int, int], fitted: estimates.Fit
+) -> tuple[float, float, float, float]:
+    """Return the ratio of a pair in the largest model over that in the smallest, its interval and p."""
+    contrast = np.zeros(len(fitted.table))
+    contrast[[large[0], small[1]]], contrast[[large[1], small[0]]] = 1, -1
+    difference, error = contrast @ fitted.effects, np.sqrt(contrast @ fitted.covariance @ contrast)
+    freedom = part["degrees_of_freedom"].min()
+    half = error * stats.t.ppf((1 + estimates.CONFIDENCE) / 2, freedom)
+    p = 2 * stats.t.sf(abs(difference) / error, freedom)
+    return np.exp(difference), np.exp(difference - half), np.exp(difference + half), p
 
 
 # --- how a token's time parts ----------------------------------------------------------------------------
@@ -254,6 +255,7 @@ def laws(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 PREDICTED = ["predicted_s", "predicted_low", "predicted_high", "error", "from_models"]
+BYTES_ALONE = ["bytes_alone_s", "bytes_alone_error"]
 
 
 def predictions(requests: pd.DataFrame) -> pd.DataFrame:
@@ -262,7 +264,8 @@ def predictions(requests: pd.DataFrame) -> pd.DataFrame:
 
     One row per option of the largest model: its row of `points`, predicted_s (time per token), its 95 %
     prediction interval (from 0 where it begins below; NaN without points to spare), error (predicted over
-    measured - 1), from_models.
+    measured - 1), from_models; beside it the naive answer: bytes_alone_s (the time of the same option of the
+    next smaller model, times the bytes of the one over those of the other) and its error.
     """
     every = points(requests)
     parts = []
@@ -271,7 +274,9 @@ def predictions(requests: pd.DataFrame) -> pd.DataFrame:
         if own.loc[~largest, "model"].nunique() > 1:
             parts.append(_predicted(own[~largest], own[largest]))
     return (
-        pd.concat(parts, ignore_index=True) if parts else every.head(0).reindex(columns=[*every, *PREDICTED])
+        pd.concat(parts, ignore_index=True)
+        if parts
+        else every.head(0).reindex(columns=[*every, *PREDICTED, *BYTES_ALONE])
     )
 
 
@@ -284,7 +289,11 @@ def _predicted(smaller: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
         relative = found.get_prediction(terms / predicted[:, None])  # in units of the prediction itself
         low, high = relative.conf_int(obs=True, alpha=1 - estimates.CONFIDENCE).T * predicted
         low = np.maximum(low, 0)  # no token takes less than no time
+    same = smaller.sort_values("parameters_b").drop_duplicates("option", keep="last").set_index("option")
+    bytes_alone = largest["step_bytes"] * largest["option"].map(same["tpot_s"] / same["step_bytes"])
     return largest.assign(
+        bytes_alone_s=bytes_alone,
+        bytes_alone_error=bytes_alone / largest["tpot_s"] - 1,
         predicted_s=predicted,
         predicted_low=low,
         predicted_high=high,

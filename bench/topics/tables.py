@@ -29,10 +29,10 @@ from bench.topics import (
     humaneval,
     machines,
     quality,
-    recommend,
     serving,
     sizes,
     systems,
+    tokens,
     validity,
 )
 from bench.topics import latency as latency_topic
@@ -155,7 +155,7 @@ def of_each_machine(requests: pd.DataFrame, table: Callable[[pd.DataFrame], pd.D
 
 
 def latency(requests: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of one machine: means of the regression with half the width of their 95 % intervals.
+    """Return means of one regression of all machines with half the width of their 95 % intervals.
 
     output_tokens_per_s_runs has the rate of each run, in the order of measuring; reason says why a row was
     not compared, may_be_best which rows may be the best of their machine and model (Holm).
@@ -195,26 +195,28 @@ def _alone(table: Callable[[pd.DataFrame], pd.DataFrame]) -> Callable[[pd.DataFr
 
 # Of each machine alone, the default machine's rows first.
 TABLES = {
-    "latency": latency,
-    "decision": recommend.table,
     "batching": _alone(batching.sweeps),
     "prompt_cost": _alone(batching.prompt_cost),
     "serving": _alone(serving.levels),
     "serving_goals": _alone(serving.goal),
     "conversations": _alone(conversations.table),
     "conversation_turns": _alone(conversations.turns_table),
-    "quality": quality.table,
     "humaneval": humaneval.table,
 }
 # Of all machines at once, because their scatter is pooled or one solved what another was asked.
 OF_ALL = {
+    "latency": latency,
+    "quality": quality.table,
     "drafts": drafting.table,
+    "humaneval_bits": humaneval.by_bits,
+    "humaneval_problems": humaneval.problems,
     "machines": _machines,
     "runs": latency_topic.runs_table,
     "sizes": sizes.table,
-    "sizes_pairs": sizes.pairs_table,
+    "sizes_pairs": sizes.pairs,
     "sizes_law": sizes.laws,
     "sizes_predicted": sizes.predictions,
+    "tokens": tokens.table,
 }
 # Of comparisons that lie beside the runs; they know their machines.
 BESIDE = {"client_accuracy": client_accuracy.table}

@@ -1,15 +1,14 @@
 """Batches: sizes and operations, sweeps that lose a batch, and sentences that follow the data."""
 
-import pandas as pd
 import pytest
 from builders import MATRICES, PEAKS, make_sidecar, write_sweep
 from commands import execute
 
 from bench import inputs
 from bench.experiments import notebook
-from bench.observations import checks, derived, schema, store
+from bench.observations import checks, derived, store
 from bench.topics import batching as batching_analysis
-from bench.topics import recommend, tables
+from bench.topics import tables
 from llm_measured.core import device_peaks, metrics
 
 pytestmark = pytest.mark.early
@@ -71,32 +70,6 @@ def test_a_batch_of_which_one_request_failed_is_no_whole_batch(tmp_path):
     rates = "ttft_s step_s wall_s output_tokens_per_s requests_per_s mfu_prefill mfu_decode".split()
     assert batches.loc[8, rates].isna().all() and batches.loc[4, rates].notna().all(axis=None)
     assert 8 not in set(batching_analysis.sweeps(requests)["batch_size"])
-
-
-def test_decisions_follow_the_data(tmp_path):
-    def write(backend, **columns):
-        for n, wait in ((1, 1e-3), (2, 1.01e-3), (3, 0.99e-3)):
-            write_sweep(tmp_path, backend=backend, run=n, **{"wait": wait} | columns)
-
-    def named():
-        table = recommend.choices(store.load(folder=tmp_path))
-        assert table["want"].str.contains("highest throughput").all()
-        return dict(zip(table["part"], table["backend"]))
-
-    write_sweep(tmp_path, backend="fake", overhead=0.02)
-    assert named() == {recommend.ONE_RUN: "fake"}
-    write("llamacpp", overhead=0.0)
-    assert named() == {recommend.BEST: "llamacpp"}
-    write("transformers", overhead=0.02)
-    assert named() == {recommend.BEST: "llamacpp", recommend.NEXT: "transformers"}
-    write("onnxruntime", overhead=0.0, peak=3e11, wait=9e-4)
-    assert named()[recommend.BEST] == "onnxruntime"
-
-
-def test_no_batch_slower_than_the_limit_is_recommended(tmp_path):
-    limit = inputs.study()["slo"]["tpot_s"]
-    write_sweep(tmp_path, overhead=limit * 1.01)
-    assert recommend.choices(store.load(folder=tmp_path)).empty
 
 
 def test_windows_begin_differently_and_have_one_length():
@@ -175,15 +148,3 @@ def test_tables_of_batches_have_rows(tmp_path):
     found = tables.tables(requests)
     assert len(found["batching"]) == 12 and found["batching"]["output_tokens_per_s"].is_monotonic_decreasing
     assert len(found["prompt_cost"]) == 1
-
-
-def test_nothing_is_best_where_all_runs_of_an_option_that_failed_are_better():
-    rates = {"a": [10.0, 10.1], "b": [20.0, 20.1]}
-    rows = [
-        {name: "x" for name in schema.CONFIGURATION}
-        | {"backend": key, "output_tokens_per_s": rate, "failed": key == "b"}
-        for key, values in rates.items()
-        for rate in values
-    ]
-    (row,) = recommend._named("speed", "output_tokens_per_s", pd.DataFrame(rows))
-    assert (row["part"], row["backend"], row["not_compared"]) == (recommend.WITHHELD, "a", "b x")

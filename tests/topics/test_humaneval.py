@@ -5,6 +5,7 @@ import math
 
 import pytest
 from builders import evaluation_sidecar, make_rows, write_evaluation, write_score
+from scipy import stats
 
 from bench.observations import checks, store
 from bench.topics import humaneval, tables
@@ -42,11 +43,51 @@ def test_mcnemar_is_the_binomial_of_the_problems_that_one_alone_solves():
     assert humaneval.mcnemar(6, 0) < 0.05 < humaneval.mcnemar(5, 0), "the page says 6"
 
 
-def test_no_difference_still_leaves_room_for_one():
-    """Of 164 problems none was lost: the share that is lost may be 1 - 0.025 ** (1 / 164)."""
-    assert humaneval.most_fewer(0, 0) == math.ceil(164 * (1 - 0.025 ** (1 / 164))) == 4
-    assert humaneval.most_fewer(10, 4) > 10 - 4
-    assert humaneval.most_fewer(0, 30) < 0
+def test_the_interval_of_a_difference_is_paired():
+    """Ten lost and five won: five fewer, by hand with half a problem in each cell; none lost is no certainty."""
+    error = math.sqrt(16 / 166 - (5 / 166) ** 2) / math.sqrt(166)
+    low, high = humaneval.paired_interval(10, 5)
+    assert (low, high) == pytest.approx(
+        [164 * (5 / 166 + sign * 1.959964 * error) for sign in (-1, 1)], rel=1e-5
+    )
+    assert (round(low), round(high)) == (-3, 13), "-2.6 to 12.6 without the half problems"
+    assert humaneval.paired_interval(0, 0) == pytest.approx((-1.94, 1.94), abs=0.02)
+    assert humaneval.paired_interval(5, 10) == pytest.approx((-high, -low))
+
+
+def test_engines_are_pooled_problem_by_problem(tmp_path):
+    """Two engines in four bits that lose the same ten problems are no better known than one; the mean is 8."""
+    scores = {("transformers", "float32"): HALF, ("llamacpp", "Q4_0"): [0] * 10 + HALF[10:],
+              ("onnxruntime", "int4"): [0] * 10 + HALF[10:104] + [1] * 4 + HALF[108:],
+              ("llamacpp", "as-shipped"): [0] * 164}  # fmt: skip
+    for (backend, option), passed in scores.items():
+        path = write_evaluation(tmp_path, backend=backend, option=option)
+        write_score(tmp_path, passed, run_of(path), backend=backend, option=option)
+    written = tables.tables(store.load(folder=tmp_path))
+    (row,) = written["humaneval_bits"].to_dict("records")
+    assert (row["bits"], row["pooled_options"], row["fewer"]) == (
+        4,
+        "llamacpp Q4_0, onnxruntime int4",
+        pytest.approx(8),
+    )
+    problems = written["humaneval_problems"].pivot(
+        index="prompt", columns=["backend", "option"], values="passed"
+    )
+    lost = problems["transformers", "float32"] - problems[
+        [("llamacpp", "Q4_0"), ("onnxruntime", "int4")]
+    ].mean(axis=1)
+    half = stats.t.ppf(0.975, 163) * lost.std() * math.sqrt(164)
+    assert (row["fewer_low"], row["fewer_high"]) == pytest.approx((8 - half, 8 + half))
+    assert row["p_value"] < 0.02
+
+
+def test_two_scores_of_the_same_answers_that_differ_are_both_said(tmp_path):
+    path = write_evaluation(tmp_path, **Q4)
+    write_score(tmp_path, HALF, run_of(path), **Q4)
+    later = {"sidecar": {"started": "2026-03-01T00:00:00+00:00"}, "run": 2}
+    write_score(tmp_path, [1] * 101 + [0] * 63, run_of(path), **Q4, **later)
+    (row,) = tables.tables(store.load(folder=tmp_path))["humaneval"].to_dict("records")
+    assert (row["solved"], row["other_scores"]) == (101, "100 (problem 100)")
 
 
 def test_the_summary_is_what_one_computes_by_hand(folder):
@@ -67,10 +108,9 @@ def test_the_summary_is_what_one_computes_by_hand(folder):
 
 def test_differences_are_said_with_what_they_may_be_at_most(folder):
     shown = tables.tables(store.load(folder=folder))["humaneval"].set_index("option")["verdict"]
-    most = humaneval.most_fewer(10, 4)
     assert shown.to_dict() == {
         "float32": "is the reference",
-        "Q4_0": f"6 fewer of 164 (95 %: up to {most})",
+        "Q4_0": "6 fewer of 164 (95 %: 2 more to 13 fewer)",
         "int8": "not scored",
     }
 
@@ -81,7 +121,7 @@ def test_more_solved_problems_are_no_proof_either(tmp_path):
     path = write_evaluation(tmp_path, **Q4)
     write_score(tmp_path, [1] * 102 + [0] * 62, run_of(path), **Q4)
     row = humaneval.summary(store.load(folder=tmp_path)).set_index("option").loc["Q4_0"]
-    assert humaneval.verdict(row) == "2 more of 164 (95 %: up to 4 fewer)"
+    assert humaneval.verdict(row) == "2 more of 164 (95 %: 5 more to 1 fewer)"
 
 
 def test_the_cheapest_float32_is_the_reference_where_transformers_is_not_scored(tmp_path):

@@ -222,6 +222,10 @@ def test_the_summary_is_what_one_computes_by_hand(folder):
         ("We need the product of 9 and 8.", "none"),
         ("Steps:\n\n1. Identify the numbers: 9 and 8.\n2. Multiply: 9 × 8.\n\n9 × 8 = 72\n", "72"),
         (r"1. Write \[9 \times 8 = (10 - 1) \times 8 = 10 \times 8 - 8 = 80 - 8 = 72.\]", "72"),
+        (
+            r"- First: \(9 \times 8 = 72\).\n- Next: \(9 \times 1 = 9\).\n- Add: \(72 + 9 = 81\). So, the",
+            "81",
+        ),
         (r"\[9 \times 8 = 9 \times (10 - 2) = (9 \times 10) - (9 \times 2)\]", "none"),
         ("num1 = 9\nnum2 = 8\nprint(num1 * num2)\n```\n```output\n72\n```", "72"),
     ],
