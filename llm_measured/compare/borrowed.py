@@ -71,15 +71,18 @@ def table() -> dict[tuple[str, str, str], dict[str, str]]:
     return {(row["kind"], row["metric"], row["part"]): row for row in csv.DictReader(text.splitlines())}
 
 
-def scatter(of: str | None, metric: str, statistic: str) -> Scatter:
-    """What a result of one run borrows: the scatter of its kind, where FEWEST_SOURCES sources have rerun that
-    metric, else a floor that is said."""
+def scatter(machines: str | None, metric: str, statistic: str) -> Scatter:
+    """Return the scatter between runs that a result of one run is assumed to have.
+
+    `machines`: the kind of machine and engine that it ran on, as `kind` names it ("GPU cards, servers"); None
+    where no table knows it. The scatter is that of the kind where FEWEST_SOURCES sources have rerun the
+    metric on such machines, else a floor, which the source names as assumed."""
     for name in (metric, INSTEAD.get(metric, metric)):
-        row = table().get((of or "", name, part(statistic)))
+        row = table().get((machines or "", name, part(statistic)))
         if row and len(row["sources"].split()) >= FEWEST_SOURCES and int(row["reruns"]) >= FEWEST:
             count = len(row["sources"].split())
             beyond = float(row["beyond_requests"]) if row["beyond_requests"] else None
-            source = f"borrowed from {row['reruns']} reruns on {of} (of {count} sources)"
+            source = f"borrowed from {row['reruns']} reruns on {machines} (of {count} sources)"
             return Scatter(float(row["scatter"]), beyond, float(row["freedom"]), source)
     wide = part(statistic) == "tail" or metric in ("ttft", "prefill_s", "prompt_tokens_per_s")
     floor = 2 * FLOOR if wide else FLOOR

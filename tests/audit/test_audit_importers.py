@@ -7,7 +7,7 @@ import pytest
 
 from bench.paths import ROOT
 from llm_measured.audit import frame, importers
-from llm_measured.audit.importers import content
+from llm_measured.audit.importers import bounds, content
 from llm_measured.audit.quantities import meaning
 
 SAMPLES = ROOT / "data" / "audits" / "samples"
@@ -170,6 +170,6 @@ def test_a_large_json_is_read_in_a_stream_like_a_small_one(monkeypatch):
     streamed = importers.read(SAMPLES / "vllm-bench-serve.json")
     numbers = ["ttft_s", "e2e_s", "itl_s", "gaps", "output_tokens", "sent_s"]
     assert np.allclose(whole.requests[numbers], streamed.requests[numbers])
-    monkeypatch.setattr(content, "ITEMS", 10)
+    monkeypatch.setattr(bounds, "ITEMS", 10)
     cut = importers.read(SAMPLES / "vllm-bench-serve.json")
     assert len(cut.requests) == 10 and "first 10 items" in cut.notes[0][1]

@@ -31,7 +31,7 @@ VLLM, SGLANG, TRTLLM, OLLAMA, LLAMA, MLX = (
     "llama.cpp",
     "mlx_lm",
 )
-VALUE = re.compile(r"^([-+]?[\d.,]+(?:[eE][-+]?\d+)?)\s*([A-Za-z/ ]{0,24})$")
+VALUE = re.compile(r"^(?P<number>[-+]?[\d.,]+(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z/ ]{0,24})$")
 FEWEST_NAMES = 2  # of measured quantities that make lines a result
 MOST_LINES, LINE_CHARS = 200_000, 400
 # What loggers and quotes put before a line: a moment, a level, a process.
@@ -41,7 +41,8 @@ PREFIX = re.compile(
     r"|\d{4}-\d\d-\d\d[T ][\d:.,+Z]+\s*-?\s*)+"
 )
 SERVING = re.compile(r"=+ *Serving Benchmark Result *=+", re.I)
-LINE = re.compile(r"^([A-Za-z][\w /.,%&()\[\]\-]{1,70}?)\s*[:=]\s+(\S.*)$")
+# Mean TTFT (ms):                          118.42
+LINE = re.compile(r"^(?P<name>[A-Za-z][\w /.,%&()\[\]\-]{1,70}?)\s*[:=]\s+(?P<value>\S.*)$")
 NUMBER = re.compile(r"^[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
@@ -55,26 +56,42 @@ def _printed() -> dict[str, dict[str, str]]:
     return found
 
 
-# `[BENCHMARK] total_latency(ms) 52372.21`, in later versions with a colon
-GPT_LINE = re.compile(r"\[BENCHMARK\] (\w+)(?:\(([\w/ ]+)\))?\s*[:=]?\s+(-?\d[\d.]*)")
 TIMES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e", "e2e latency": "e2e"}
-TIMED = re.compile(r"(mean|median|max|min|p\d\d(?:\.\d)?) (ttft|tpot|itl|e2el|e2e latency)")
+TIMED = re.compile(
+    r"(?P<statistic>mean|median|max|min|p\d\d(?:\.\d)?) (?P<time>ttft|tpot|itl|e2el|e2e latency)"
+)
 QUANTILES = {"mean": "_mean", "median": "_p50", "p50": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
 QUANTILES |= {"min": "_min", "max": "_max", "average": "_mean", "minimum": "_min", "maximum": "_max"}
-BREAKDOWN = re.compile(
-    r"^\[(Latency|TTFT|TPOT|ITL)\] (P50|P90|P95|P99|MINIMUM|MAXIMUM|AVERAGE)\s*: *([\d.,]+)", re.I
-)
 OF_TRT = {"latency": "e2e", "ttft": "ttft", "tpot": "tpot", "itl": "itl"}
+# Lines that are more than a name and a value, each with an example.
+# Throughput: 12.30 requests/s, 5678.90 total tokens/s, 2345.60 output tokens/s
 THROUGHPUT = re.compile(
-    r"^Throughput: ([\d.]+) requests/s, ([\d.]+) (?:total )?tokens/s(?:, ([\d.]+) output tokens/s)?"
+    r"^Throughput: (?P<requests_per_s>[\d.]+) requests/s, (?P<total_tokens_per_s>[\d.]+) (?:total )?tokens/s"
+    r"(?:, (?P<output_tokens_per_s>[\d.]+) output tokens/s)?"
 )
-LATENCY = re.compile(r"^(?:Avg latency: ([\d.]+) seconds|(\d\d)% percentile latency: ([\d.]+) seconds)")
+# Avg latency: 1.25 seconds
+MEAN_LATENCY = re.compile(r"^Avg latency: (?P<seconds>[\d.]+) seconds")
+# 99% percentile latency: 1.31 seconds
+PERCENTILE_LATENCY = re.compile(r"^(?P<percent>50|90|95|99)% percentile latency: (?P<seconds>[\d.]+) seconds")
+# prompt eval time =  444.18 ms /   800 tokens (    0.56 ms per token,  1801.07 tokens per second)
 LLAMA_TIME = re.compile(
-    r"(prompt eval|eval|total) time *= *([\d.]+) ms / *(\d+) (?:tokens|runs)"
-    r"(?: *\( *[\d.]+ ms per token, *([\d.]+) tokens per second\))?"
+    r"(?P<part>prompt eval|eval|total) time *= *(?P<ms>[\d.]+) ms / *(?P<tokens>\d+) (?:tokens|runs)"
+    r"(?: *\( *[\d.]+ ms per token, *(?P<tokens_per_s>[\d.]+) tokens per second\))?"
 )
-# `Prompt: 512 tokens, 890.112 tokens-per-sec`, as mlx_lm prints it
-MLX_LINE = re.compile(r"^(Prompt|Generation): (\d+) tokens, ([\d.]+) tokens-per-sec")
+# Prompt: 512 tokens, 890.112 tokens-per-sec
+MLX_LINE = re.compile(
+    r"^(?P<part>Prompt|Generation): (?P<tokens>\d+) tokens, (?P<tokens_per_s>[\d.]+) tokens-per-sec"
+)
+# [Latency] P99    : 1234.5678
+BREAKDOWN = re.compile(
+    r"^\[(?P<time>Latency|TTFT|TPOT|ITL)\] (?P<statistic>P50|P90|P95|P99|MINIMUM|MAXIMUM|AVERAGE)"
+    r"\s*: *(?P<ms>[\d.,]+)",
+    re.I,
+)
+# [BENCHMARK] total_latency(ms) 52372.21     (in later versions with a colon)
+GPT_LINE = re.compile(
+    r"\[BENCHMARK\] (?P<name>\w+)(?:\((?P<unit>[\w/ ]+)\))?\s*[:=]?\s+(?P<value>-?\d[\d.]*)"
+)
 MODEL = re.compile(r"^Model(?: name)?: +([\w./:-]{3,100})$", re.I)
 DEVICE = re.compile(r"^(?:Hardware|GPU|Device|Accelerator)s?: +(\S.{1,80})$", re.I)
 RUNS = re.compile(r" --runs (\d{1,3})\b")  # of llama-benchy's command
@@ -105,17 +122,17 @@ def lines_of_names(text: str) -> list[list[str]]:
     rows: list[dict[str, str]] = [{}]
     for line in text.splitlines()[:MOST_LINES]:
         match = LINE.match(PREFIX.sub("", line[:LINE_CHARS]).strip())
-        value = VALUE.match(match[2].strip()) if match else None
+        value = VALUE.match(match["value"].strip()) if match else None
         if not match or not value:
             continue
-        unit = value[2].strip()
-        named = f"{match[1].strip()} ({unit})" if unit else match[1].strip()
+        bare, unit = match["name"].strip(), value["unit"].strip()
+        named = f"{bare} ({unit})" if unit else bare
         # A rate's unit may only repeat its name: `Output tokens per second: 48.2 tokens/s`.
-        name = next((one for one in (named, match[1].strip()) if quantities.meaning(one)), "")
+        name = next((one for one in (named, bare) if quantities.meaning(one)), "")
         if name in rows[-1]:
             rows.append({})
         if name:
-            rows[-1][name] = value[1]
+            rows[-1][name] = value["number"]
     header = list(dict.fromkeys(name for row in rows for name in row))
     measured = quantities.measured()
     known = [name for name in header if quantities.meaning(name)[0].startswith(tuple(measured))]
@@ -195,43 +212,44 @@ def _about(line: str) -> dict:
 
 
 def _read(plain: str, raw: str, tool: str) -> tuple[str, dict]:
-    """(the tool whose result this line belongs to, what it says), both empty for any other line."""
+    """(the tool whose result this line belongs to, {column: value} of the line), both empty for any other
+    line. `plain` is the line without a logger's prefix, `raw` with it, `tool` the one of the lines before."""
     if SERVING.search(plain):
         return VLLM, {}
     if match := THROUGHPUT.match(plain):
-        rates = {"requests_per_s": match[1], "total_tokens_per_s": match[2], "output_tokens_per_s": match[3]}
-        return VLLM, {k: float(v) for k, v in rates.items() if v} | {"device_times": 1, "name": "throughput"}
-    if match := LATENCY.match(plain):
-        column = "e2e_mean_s" if match[1] else f"e2e_p{match[2]}_s"
-        known = match[1] or match[2] in ("50", "90", "95", "99")
-        return (
-            (VLLM, {column: float(match[1] or match[3]), "device_times": 1, "name": "latency"})
-            if known
-            else ("", {})
-        )
+        rates = {column: float(rate) for column, rate in match.groupdict().items() if rate}
+        return VLLM, rates | {"device_times": 1, "name": "throughput"}
+    if match := MEAN_LATENCY.match(plain):
+        return VLLM, {"e2e_mean_s": float(match["seconds"]), "device_times": 1, "name": "latency"}
+    if match := PERCENTILE_LATENCY.match(plain):
+        column = f"e2e_p{match['percent']}_s"
+        return VLLM, {column: float(match["seconds"]), "device_times": 1, "name": "latency"}
     if match := LLAMA_TIME.search(plain):
-        return LLAMA, _of_llama(*match.groups())
+        return LLAMA, _of_llama(match)
     if match := MLX_LINE.match(plain):
-        part = "prompt" if match[1] == "Prompt" else "output"
-        rates = {"prompt": "prompt_tokens_per_s", "output": "decode_rate"}
-        return MLX, {f"{part}_tokens": float(match[2]), rates[part]: float(match[3])}
+        tokens, rate = float(match["tokens"]), float(match["tokens_per_s"])
+        if match["part"] == "Prompt":
+            return MLX, {"prompt_tokens": tokens, "prompt_tokens_per_s": rate}
+        return MLX, {"output_tokens": tokens, "decode_rate": rate}
     if match := BREAKDOWN.match(raw.strip().lstrip("> ")):
-        column = f"{OF_TRT[match[1].lower()]}{QUANTILES[match[2].lower()]}_s"
-        return "", {column: _number(match[3]) / 1e3} if tool == TRTLLM else {}
-    if (match := GPT_LINE.search(raw)) and match[1] in (names := _printed()["gptManagerBenchmark"]):
-        return TRTLLM, _value(names[match[1]], match[3], match[2] or "")
+        column = f"{OF_TRT[match['time'].lower()]}{QUANTILES[match['statistic'].lower()]}_s"
+        return "", {column: _number(match["ms"]) / 1e3} if tool == TRTLLM else {}
+    if (match := GPT_LINE.search(raw)) and match["name"] in (names := _printed()["gptManagerBenchmark"]):
+        return TRTLLM, _value(names[match["name"]], match["value"], match["unit"] or "")
     match = LINE.match(plain)
-    return _named(match[1].strip().lower(), match[2].strip(), tool) if match else ("", {})
+    return _named(match["name"].strip().lower(), match["value"].strip(), tool) if match else ("", {})
 
 
-def _of_llama(what: str, ms: str, tokens: str, rate: str | None) -> dict:
-    seconds, count = float(ms) / 1e3, float(tokens)
-    if what == "total":
+def _of_llama(line: re.Match) -> dict:
+    """{column: value} of a line of llama.cpp's timings."""
+    seconds, tokens = float(line["ms"]) / 1e3, float(line["tokens"])
+    if line["part"] == "total":
         return {"e2e_s": seconds}
-    kind = "prefill" if what == "prompt eval" else "decode"
-    lengths = {"prefill": "prompt_tokens", "decode": "output_tokens"}
-    rates = {"prefill": "prompt_tokens_per_s", "decode": "decode_rate"}
-    return {f"{kind}_s": seconds, lengths[kind]: count} | ({rates[kind]: float(rate)} if rate else {})
+    if line["part"] == "prompt eval":
+        found, rate = {"prefill_s": seconds, "prompt_tokens": tokens}, "prompt_tokens_per_s"
+    else:
+        found, rate = {"decode_s": seconds, "output_tokens": tokens}, "decode_rate"
+    return found | ({rate: float(line["tokens_per_s"])} if line["tokens_per_s"] else {})
 
 
 def _named(name: str, value: str, tool: str) -> tuple[str, dict]:
@@ -243,8 +261,8 @@ def _named(name: str, value: str, tool: str) -> tuple[str, dict]:
     if bare in _printed()["ollama"]:
         return OLLAMA, _value(_printed()["ollama"][bare], value, unit)
     if timed := TIMED.fullmatch(bare.replace("end-to-end latency", "e2e latency")):
-        known = timed[1] in QUANTILES and tool in (VLLM, SGLANG)
-        column = f"{TIMES[timed[2]]}{QUANTILES.get(timed[1], '')}_s"
+        known = timed["statistic"] in QUANTILES and tool in (VLLM, SGLANG)
+        column = f"{TIMES[timed['time']]}{QUANTILES.get(timed['statistic'], '')}_s"
         # No time begins a result: vLLM prints its median once more as the P50.
         return "", _value(column, value, unit or "ms") if known else {}
     if tool in (VLLM, SGLANG) and bare in _printed()["serve"]:

@@ -11,14 +11,11 @@ from functools import cached_property
 from pathlib import Path
 
 from llm_measured.audit.importers import text_tables
+from llm_measured.audit.importers.bounds import SKIPPED, TEXT_CHARS
 from llm_measured.core.definitions import Value
 
 WHOLE_BYTES = 16 << 20  # a JSON file, or a line of one, up to this size is parsed whole
-TEXT_CHARS = 500  # of a text that is kept
 FIELD_CHARS = 1 << 20  # of a field or a line; more is no benchmark's
-ITEMS = 50_000  # of an array of objects, and
-NAMES = 10_000  # of an object, and
-VALUES = 4_000_000  # in all of a large file are kept, and
 LINES_BYTES = 64 << 20  # of JSON lines that are read
 ROWS = 200_000  # rows of a CSV or lines of JSON that are read; the rest is not, and the report says so
 TEXT_BYTES = 8 << 20  # of a log or a page that are searched for results
@@ -27,17 +24,6 @@ LOG = re.compile(r"^\s*\[[^\[\]{}\"\n]{1,60}\]\s*[^\s,\]]")
 YAML = {".yaml", ".yml"}
 YAML_BYTES = 1 << 20  # its parser takes a second for so much
 BAD_ROWS = 0.1  # share of rows with a field too many up to which they alone are left out
-# What importers never read, and what would fill the memory.
-SKIPPED = {
-    "request_args",
-    "info",
-    "pdf",
-    "percentile_cis",
-    "mean_ci",
-    "responses",
-    "tool_calls",
-    "raw_response",
-}
 
 
 def _beginning(path):

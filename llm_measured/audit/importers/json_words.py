@@ -12,7 +12,8 @@ import pandas as pd
 
 from llm_measured.audit import frame
 from llm_measured.audit.importers import row_kinds, tables
-from llm_measured.audit.importers.content import TEXT_CHARS, Content
+from llm_measured.audit.importers.bounds import TEXT_CHARS
+from llm_measured.audit.importers.content import Content
 from llm_measured.core.definitions import Fields, Value
 
 TOOL = "JSON in the study's words"

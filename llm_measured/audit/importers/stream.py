@@ -4,7 +4,7 @@ long arrays are cut."""
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_measured.audit.importers import content
+from llm_measured.audit.importers import bounds
 from llm_measured.core.definitions import Value
 
 DEPTH = 60
@@ -36,8 +36,8 @@ def parse(path: Path, notes: list[str]) -> list:
             raise ValueError(str(error)) from None
     if tree.cut:
         notes.append(
-            f"The file is large: of each list the first {content.ITEMS:,} items were read, of each object "
-            f"the first {content.NAMES:,} names."
+            f"The file is large: of each list the first {bounds.ITEMS:,} items were read, of each object "
+            f"the first {bounds.NAMES:,} names."
         )
     return tree.roots
 
@@ -65,13 +65,13 @@ class _Tree:
             made = {} if event == "start_map" else [] if event == "start_array" else value
             kept = _place(self.stack, made, event)
             self.cut |= kept is None
-            if not self.stack and len(self.roots) < content.ITEMS:
+            if not self.stack and len(self.roots) < bounds.ITEMS:
                 self.roots.append(made)
             if event in ("start_map", "start_array"):
                 self._open(made if kept is True else kept)
             self.values += kept is True
-            if self.values > content.VALUES:
-                raise ValueError(f"it holds more than {content.VALUES:,} values that no known format has")
+            if self.values > bounds.VALUES:
+                raise ValueError(f"it holds more than {bounds.VALUES:,} values that no known format has")
 
     def _open(self, made):
         """Go on inside `made`, or skip all of it where it is not kept."""
@@ -91,17 +91,17 @@ def _place(stack, made, event):
         return True
     parent, key = stack[-1]
     if isinstance(made, str):
-        made = made[: content.TEXT_CHARS]
+        made = made[: bounds.TEXT_CHARS]
     if isinstance(parent, dict):
-        if key in content.SKIPPED:
+        if key in bounds.SKIPPED:
             return False
-        if len(parent) >= content.NAMES:
+        if len(parent) >= bounds.NAMES:
             return None
         parent[key] = made
         return True
     if isinstance(parent, Numbers):
         return False
-    if len(parent) >= content.ITEMS:
+    if len(parent) >= bounds.ITEMS:
         return None
     if event == "start_array":
         made = Numbers()
