@@ -125,6 +125,8 @@ TO_STATE = (
     "lengths_missing",
     "requests_missing",
 )
+# What accuses nobody, and is said in any case.
+SAID = "same_run_twice", "cold_first_request", "answers_end_early"
 UNREAD = 12  # columns that were not read and are listed by name
 SHOWN_NOTES, SHOWN_PLAUSIBLE = 5, 3  # sentences on the reading, and on what fits, without --all
 
@@ -190,10 +192,10 @@ def _to_know_more(missing, findings):
     broken = [f for f in missing if "broke off" in f.sentence]
     named = {f.check: f for f in reversed(missing)}
     first = next((named[name] for name in TO_STATE if name in named), None)
-    same_run = [f for f in missing if f.check == "copied_rows"]
+    said = [f for f in missing if f.check in SAID]
     if any(f.check == "no_result" for f in findings):
         first = None
-    chosen = [*broken, *same_run, *([first] if first else [])]
+    chosen = [*broken, *said, *([first] if first else [])]
     return (
         ["", "TO KNOW MORE"]
         + [line for names, f in _once(chosen) for line in _wrapped(f"- {names}: {f.sentence}", "  ")]

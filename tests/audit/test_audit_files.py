@@ -55,7 +55,12 @@ def test_a_file_that_is_right_raises_no_alarm(name):
     [
         ("s08-ttft-p50-zero.csv", IMPOSSIBLE, "times_backwards", "The median of TTFT is 0"),
         ("s10-ttft-is-e2e.json", CONTRADICTION, "not_streamed", "a TPOT of 0.58 ms is no pace"),
-        ("s12-rate-vs-time.csv", CONTRADICTION, "rate_against_times", "4.98 tokens/s, 1.81 s and 222 tokens"),
+        (
+            "s12-rate-vs-time.csv",
+            CONTRADICTION,
+            "rate_against_times",
+            "4.98 tokens/s × 1.809 s = 9.01 tokens, and 222 were generated",
+        ),
         ("s14-jetson.csv", IMPOSSIBLE, "times_backwards", "generating took 36,019 s of an answer of 11 s"),
         ("s17-27b.csv", UNCOUNTED, "bandwidth_beyond_device", "At least 4 were at work"),
         ("s18-27b-control.csv", UNCOUNTED, "bandwidth_beyond_device", "At least 4 were at work"),
@@ -64,20 +69,21 @@ def test_a_file_that_is_right_raises_no_alarm(name):
             "s21-mixed-prompts.csv",
             CONTRADICTION,
             "prompt_counted_as_output",
-            "34832 where the prompt has 32784",
+            "590.1 tokens/s × 236.1 s = 139,328 tokens, and 4 answers of 2,048 are 8,192",
         ),
         ("s26-8xH100.csv", IMPOSSIBLE, "bandwidth_beyond_device", "8 x H100 have"),
         ("s27-8x-H100-control.csv", IMPOSSIBLE, "bandwidth_beyond_device", "8 x H100 have"),
-        ("s34-itl-per-chunk-no-tpot.json", CONTRADICTION, "tokens_per_event", "2.59 times as long"),
+        (
+            "s34-itl-per-chunk-no-tpot.json",
+            CONTRADICTION,
+            "tokens_per_event",
+            "in which 292.29 tokens/s are 1.274 tokens",
+        ),
         ("s35-clamped-1000.csv", CONTRADICTION, "clamped_figure", "a clock of 1 ms"),
     ],
 )
 def test_a_mistake_is_named_first_and_in_numbers(name, kind, check, words):
-    found = alarms(FILES / name)
-    said = (
-        sentence(FILES / name, check).replace(",", "") if "34832" in words else sentence(FILES / name, check)
-    )
-    assert found[0] == (kind, check) and words in said
+    assert alarms(FILES / name)[0] == (kind, check) and words in sentence(FILES / name, check)
 
 
 def test_the_two_rates_of_one_line_are_told():
@@ -130,7 +136,7 @@ def test_moments_are_moments():
 
 def test_one_run_in_two_files_is_said_once():
     findings, *_ = report.collect([FILES / "s38-one-run-in-two-files"])
-    assert ["It counts once" in f.sentence for f in findings if f.check == "copied_rows"] == [True]
+    assert ["It counts once" in f.sentence for f in findings if f.check == "same_run_twice"] == [True]
 
 
 # --- the same kinds with other inputs ---------------------------------------------------------------------
@@ -251,7 +257,7 @@ def test_a_check_that_breaks_off_is_a_sentence_and_the_others_go_on(tmp_path, mo
     def broken(audited):
         raise ZeroDivisionError("nothing to divide")
 
-    monkeypatch.setitem(REGISTRY, "littles_law", replace(REGISTRY["littles_law"], function=broken))
+    monkeypatch.setitem(REGISTRY, "overload", replace(REGISTRY["overload"], function=broken))
     findings, *_ = report.collect([FILES / "s10-ttft-is-e2e.json"])
     assert "not_streamed" in {f.check for f in findings}
     assert any("broke off (ZeroDivisionError" in f.sentence for f in findings)
@@ -261,12 +267,3 @@ def test_a_sum_within_its_printed_digits_adds_up_and_beyond_does_not(tmp_path):
     assert alarms(table(tmp_path, "requests,duration_s,requests_per_s\n12,78.11,0.2\n")) == []
     wrong = "requests,duration_s,requests_per_s\n12,78.11,0.203\n"
     assert alarms(table(tmp_path, wrong)) == [(CONTRADICTION, "plain_sums")]
-
-
-def test_a_column_of_means_called_medians_is_told(tmp_path):
-    rows = "".join(f"40,{m}.37,{m}.37,{m + 4}.11\n" for m in (19, 25, 33))
-    file = table(tmp_path, "requests,ttft_mean_ms,ttft_p50_ms,ttft_p99_ms\n" + rows)
-    assert alarms(file) == [(CONTRADICTION, "mean_called_median")]
-    others = "".join(f"40,{m}.37,{m}.31,{m + 4}.11\n" for m in (41, 47))
-    file = table(tmp_path, "requests,ttft_mean_ms,ttft_p50_ms,ttft_p99_ms\n" + rows + others)
-    assert alarms(file) == [], "a median that is one in two rows of five is no mean"

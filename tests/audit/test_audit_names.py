@@ -5,7 +5,7 @@ import json
 import pytest
 
 from llm_measured.audit import catalog, importers
-from llm_measured.audit.checks import nothing_measured, sameness
+from llm_measured.audit.checks import answers
 from llm_measured.audit.importers import numerals
 from llm_measured.audit.quantities import meaning
 
@@ -209,13 +209,13 @@ def test_trtllm_bench_says_its_device_and_an_answer_in_one_lump_is_no_cached_one
     file.write_text(json.dumps(lump))
     read = importers.read(file)
     assert read.levels["gpu"].tolist() == ["NVIDIA GeForce RTX 4070 Ti"]
-    assert nothing_measured.not_streamed(read).sentence.startswith("Some answers came in one lump")
-    assert sameness.cached_answer_in_mean(read) is None
+    assert answers.not_streamed(read).sentence.startswith("Some answers came in one lump")
+    assert answers.cached_answer_in_mean(read) is None
     lump["performance"]["request_latency_percentiles_ms"]["minimum"] = 0.2
     file.write_text(json.dumps(lump))
     cached = importers.read(file)
-    assert nothing_measured.not_streamed(cached) is None
-    assert "shortest TPOT" in sameness.cached_answer_in_mean(cached).sentence
+    assert answers.not_streamed(cached) is None
+    assert "shortest TPOT" in answers.cached_answer_in_mean(cached).sentence
 
 
 def test_trtllm_bench(tmp_path):

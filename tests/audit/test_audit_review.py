@@ -277,16 +277,6 @@ def test_a_folder_is_audited_as_one(tmp_path, capsys):
     )
 
 
-def test_identical_answers_of_two_models_are_a_finding(tmp_path):
-    text = "request,model,question,answer,output_tokens,e2e_s\n"
-    for k, model in enumerate(("Llama-3-8B", "Mistral-7B")):
-        for n in range(5):
-            answer = f"Answer {n}: " + "all of it, again and again; " * 6
-            text += f'{n},{model},"Question {n}, what is it?","{answer}",50,{1.11 + 0.07 * n + 0.3 * k:.4f}\n'
-    found = llm_measured.audit.audit([saved(tmp_path, text, "answers.csv")])
-    assert any("Identical answers under different labels" in f.sentence for f in found)
-
-
 def test_a_first_token_after_the_answer_is_named_alone(tmp_path):
     text = (
         "Metric,avg,min,max,p99,p90,p50\nTime To First Token (ms),5000,4000,6000,6000,5900,5000\n"

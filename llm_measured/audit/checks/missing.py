@@ -7,6 +7,7 @@ import numpy as np
 
 from llm_measured.audit import catalog, frame
 from llm_measured.audit.checks.finding import MISSING, REGISTRY, Check, Finding, check, count, number
+from llm_measured.audit.checks.identities import FEW_IN_FLIGHT, requests_under_way
 from llm_measured.audit.checks.impossible import peaks, steps
 from llm_measured.audit.frame import Audited
 from llm_measured.core import names
@@ -79,6 +80,33 @@ def overload(audited: Audited) -> Finding | None:
         "long as the run lasted, and no latency of it can be told.",
         {"kept": float(kept[k])},
         "Offer a rate that the server keeps up with.",
+    )
+
+
+@check(
+    MISSING,
+    "requests/s x time of an answer < half of the requests at once that the client allows",
+    "Little's law; a client, a proxy or a server that admits fewer",
+)
+def fewer_in_flight(audited: Audited) -> Finding | None:
+    """Fewer requests are under way than the client allows: its level of load was not reached."""
+    level = audited.levels
+    under_way = requests_under_way(level)
+    hit = under_way * FEW_IN_FLIGHT < level["concurrency"].where(level["concurrency"] > 1)
+    if not hit.any():
+        return None
+    k = (under_way / level["concurrency"]).where(hit).idxmin()
+    same = level.loc[hit, "gpu"].nunique() > 1 and under_way[hit].max() < 1.05 * under_way[hit].min()
+    who = ", and as many on unlike devices: the client's own limit" if same else ""
+    return Finding(
+        "fewer_in_flight",
+        MISSING,
+        level.at[k, "file"],
+        f"By rate and latency {number(under_way[k])} requests are under way where "
+        f"{number(level.at[k, 'concurrency'])} "
+        f"are allowed{who}: the load was not the one that is stated.",
+        {"under_way": float(under_way[k])},
+        "State how many were in flight, or find out who held them back.",
     )
 
 

@@ -3,10 +3,13 @@
 import numpy as np
 
 from llm_measured.audit import frame
+from llm_measured.audit.checks import identities
+from llm_measured.audit.checks.answers import failed_wholly
 from llm_measured.audit.checks.finding import ALARMS, Finding, number
 from llm_measured.audit.checks.impossible import RATES, devices_named, named, operations, peaks, steps
-from llm_measured.audit.checks.nothing_measured import failed_wholly
-from llm_measured.audit.checks.sums import identities
+
+OF_SUMS = {one.check for one in identities.IDENTITIES}
+SHOWN = 0.05  # of an identity that fits
 
 
 def sentences(audited: frame.Audited, findings: list[Finding]) -> list[tuple[str, str]]:
@@ -22,7 +25,7 @@ def sentences(audited: frame.Audited, findings: list[Finding]) -> list[tuple[str
             continue
         if ("bandwidth_beyond_device", file) not in alarms:
             out += [(file, text) for text in (_bandwidth(one), _compute(one)) if text]
-        if ("plain_sums", file) not in alarms and (text := _sums(one)):
+        if not any((name, file) in alarms for name in OF_SUMS) and (text := _sums(one)):
             out.append((file, text))
     return out
 
@@ -56,8 +59,8 @@ def _compute(audited):
 
 
 def _sums(audited):
-    table = identities(audited)
-    right = table[(table["quotient"] - 1).abs() <= table["tolerance"]]
+    table = identities.table(audited)
+    right = table[~table["most"] & ((table["quotient"] - 1).abs() <= table["tolerance"].clip(upper=SHOWN))]
     if right.empty:
         return None
     worst = np.abs(right["quotient"] - 1).max()

@@ -88,6 +88,8 @@ BREAKDOWN = re.compile(
     r"\s*: *(?P<ms>[\d.,]+)",
     re.I,
 )
+# AVG:   128.00   128.00   256.00     (prompt, answer and both, as trtllm-bench's data set asks them)
+DATA_SET = re.compile(r"^AVG: +(?P<prompt>[\d.]+) +(?P<answer>[\d.]+) +[\d.]+$")
 # [BENCHMARK] total_latency(ms) 52372.21     (in later versions with a colon)
 GPT_LINE = re.compile(
     r"\[BENCHMARK\] (?P<name>\w+)(?:\((?P<unit>[\w/ ]+)\))?\s*[:=]?\s+(?P<value>-?\d[\d.]*)"
@@ -96,6 +98,8 @@ MODEL = re.compile(r"^Model(?: name)?: +([\w./:-]{3,100})$", re.I)
 DEVICE = re.compile(r"^(?:Hardware|GPU|Device|Accelerator)s?: +(\S.{1,80})$", re.I)
 RUNS = re.compile(r" --runs (\d{1,3})\b")  # of llama-benchy's command
 MARKS = str.maketrans("", "", "*`_")  # that make a name bold
+# vllm bench serve … --num-prompts 3000 --random-output-len 128
+ASKED = re.compile(r"--(?P<what>num-prompts|random-output-len|output-len)[ =](?P<number>\d+)\b")
 RUN = re.compile(r"ollama run (?:--verbose )?([\w./:-]{2,80})")
 NAMESPACE = re.compile(
     r"\b(model|tensor_parallel_size|max_concurrency|request_rate|dtype)=(?:'([^']{0,120})'|([\w.]+))"
@@ -205,6 +209,8 @@ def _about(line: str) -> dict:
             )
             if value not in ("None", "auto", "inf", ""):
                 out[column] = value if column in TEXT_COLUMNS else _number(value)
+    for asked in ASKED.finditer(line):
+        out["asked" if asked["what"] == "num-prompts" else "max_new_tokens"] = float(asked["number"])
     named = RUN.search(line) or MODEL.match(PREFIX.sub("", line[:LINE_CHARS]).strip())
     if named:
         out["model"] = named[1]
@@ -234,6 +240,8 @@ def _read(plain: str, raw: str, tool: str) -> tuple[str, dict]:
     if match := BREAKDOWN.match(raw.strip().lstrip("> ")):
         column = f"{OF_TRT[match['time'].lower()]}{QUANTILES[match['statistic'].lower()]}_s"
         return "", {column: _number(match["ms"]) / 1e3} if tool == TRTLLM else {}
+    if (match := DATA_SET.match(plain)) and tool == TRTLLM:
+        return "", {"prompt_tokens": float(match["prompt"]), "max_new_tokens": float(match["answer"])}
     if (match := GPT_LINE.search(raw)) and match["name"] in (names := _printed()["gptManagerBenchmark"]):
         return TRTLLM, _value(names[match["name"]], match["value"], match["unit"] or "")
     match = LINE.match(plain)

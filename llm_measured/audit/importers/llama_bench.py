@@ -48,7 +48,24 @@ def load(content: Content, file: str) -> frame.Audited:
         rows = [dict(zip(content.header, row, strict=False)) for row in content.rows()]
     else:
         return frame.make(file, TOOL, [_from_markdown(row) for row in _markdown(content.text)])
-    return frame.make(file, TOOL, [_level(row) for row in rows if isinstance(row, dict)])
+    rows = [row for row in rows if isinstance(row, dict)]
+    return frame.make(file, TOOL, [_level(row) for row in rows], notes=[*filter(None, map(_cold, rows))])
+
+
+COLD = 3.0  # times as slow as the slowest of the others, from which a first sample was cold
+
+
+def _cold(row):
+    """A sentence on a first sample that was cold, as the mean has it in; empty where it was not."""
+    samples = row.get("samples_ts")
+    if not isinstance(samples, list) or len(samples) < 3 or not 0 < COLD * samples[0] < min(samples[1:]):
+        return ""
+    rest = _mean(samples[1:])
+    return (
+        f"The first of {len(samples)} samples was cold: {samples[0]:.4g} tokens/s, the others {rest:.4g}; "
+        "the "
+        "published mean has it in."
+    )
 
 
 def _batched(row):

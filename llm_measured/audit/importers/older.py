@@ -40,7 +40,14 @@ def load(content: Content, file: str) -> frame.Audited:
             }
         )
     each = [
-        {"level": k, "option": note, "weights": note, "name": note, "batch_size": 1, "concurrency": 1}
+        {
+            "level": k,
+            "option": note,
+            "weights": note or "none",
+            "name": note,
+            "batch_size": 1,
+            "concurrency": 1,
+        }
         for note, k in levels.items()
     ]
     return frame.make(file, TOOL, each, requests)

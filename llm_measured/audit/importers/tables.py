@@ -31,6 +31,7 @@ ASKED = re.compile(r"(?:mean_|avg_)?(?:osl|isl)|(?:random_)?(?:output|input)_(?:
 LENGTHS = {"output_tokens": "total_output_tokens", "prompt_tokens": "total_prompt_tokens"}
 # Names of a mean length; any other count of tokens beside several requests may be their total.
 OF_ONE = re.compile(r".*(mean|avg|average|per_request|osl|isl|len|length|max).*")
+OF_RUN = re.compile(r"total_(time|duration|elapsed)(_m?s(ec)?)?")
 SUM = 0.15  # by which a total may miss rate x time
 NOMINAL = 0.02  # of a length: what was asked and what came differ by more
 WORDS_THEMSELVES = "question", "answer", "error", "succeeded"
@@ -163,6 +164,12 @@ def audited(
     table, notes, printed = _converted(table, found, decimal_comma)
     if "requests_per_min" in table and "requests_per_s" not in table:
         table["requests_per_s"] = table["requests_per_min"] / 60
+    # A total time beside a number or a rate of requests is that of the run.
+    of_run = any(
+        OF_RUN.fullmatch(row_kinds.snake(name)) for name, (word, _) in found.items() if word == "e2e_s"
+    )
+    if of_run and {"requests", "requests_per_s"} & {*table} and "duration_s" not in table:
+        table["duration_s"] = table.pop("e2e_s")
     notes += _totals(table, found) + _measured_lengths(table, found)
     table = _with_decode_rate(table)
     decoding = _while_decoding(table)
