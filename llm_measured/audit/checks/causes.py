@@ -267,6 +267,8 @@ CHECKS = list(dict.fromkeys(cause.check for cause in CAUSES))
 
 ASSUMED = np.array([one.assumed for one in IDENTITIES])
 LIMITS = np.array([one.of_load for one in IDENTITIES])
+# A bound by half of the gaps is no evidence of a cause.
+BOUNDS = np.array([one.most and one.check == "tokens_per_event" for one in IDENTITIES])
 # A second count and a limit have to come out equal, or nothing was explained.
 EQUAL = np.array([one.of_load or one.check == "counted_twice" for one in IDENTITIES])
 
@@ -343,7 +345,7 @@ def _mend(of: Misfits, cause: Cause) -> Mend | None:
     whole &= touched & (loosely | wrong | ~moved)[~ASSUMED].all(axis=0)
     # (c) what is left, and how large the misfit was
     large = wrong & moved & identities.off(of.values, np.full_like(of.tolerance, LEAST))
-    good = wrong & moved & holds & (near | ~EQUAL[:, None])
+    good = wrong & moved & holds & ~BOUNDS[:, None] & (near | ~EQUAL[:, None])
     sure = good & large
     mended = sure[~ASSUMED & ~LIMITS].sum(axis=0)
     # (b) What is a limit or assumed has to come out equal, and in three rows with other factors.
