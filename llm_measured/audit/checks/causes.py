@@ -22,6 +22,7 @@ from llm_measured.audit.checks.identities import IDENTITIES, UNITS, Facts
 from llm_measured.audit.frame import Audited
 
 LEFT, LEAST = 0.05, 0.15  # what may be left of a misfit, and how large it has to be
+LEAST_OF_MEANS = 0.4  # the same where means of unlike lengths are multiplied: less comes of the lengths alone
 MIXED = 0.2  # of a logarithm, by which two counts of the tokens of an event may differ
 ROWS, APART = 3, 0.02  # rows in which one substitution has factors that lie so far apart
 FAINT = 0.02  # what may be left where a row is one request only by assumption
@@ -344,7 +345,8 @@ def _mend(of: Misfits, cause: Cause) -> Mend | None:
     whole = (holds | ~wrong | ~stands[:, None]).all(axis=0)
     whole &= touched & (loosely | wrong | ~moved)[~ASSUMED].all(axis=0)
     # (c) what is left, and how large the misfit was
-    large = wrong & moved & identities.off(of.values, np.full_like(of.tolerance, LEAST))
+    bounded = np.array([one.bounded for one in IDENTITIES])[:, None] & (f["equal"] != 1)
+    large = wrong & moved & identities.off(of.values, np.where(bounded, LEAST_OF_MEANS, LEAST))
     good = wrong & moved & holds & ~BOUNDS[:, None] & (near | ~EQUAL[:, None])
     sure = good & large
     mended = sure[~ASSUMED & ~LIMITS].sum(axis=0)
