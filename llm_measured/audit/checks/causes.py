@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from llm_measured.audit import frame
 from llm_measured.audit.checks import identities
@@ -403,17 +402,6 @@ def settled(of: Misfits) -> tuple[Named, dict[int, list[str]]]:
             others = [_as_candidate(mend, row) for mend in mends if mend.possible[row]]
             open_rows[row] = [_as_candidate(mend, row) for mend in candidates.values()] or others
     return named, open_rows
-
-
-def by_row(audited: Audited) -> pd.DataFrame:
-    """One row per load level that a cause is named for: level, check, note."""
-    of, found = misfits(audited), []
-    for hits in settled(of)[0].values():
-        for row, mend in hits:
-            if of.f["request"][row] == 0:
-                note = f"{mend.cause.sentence}: {_sum(of.f, of.largest(row), row)}"
-                found.append((of.f["row"][row], mend.cause.check, note))
-    return pd.DataFrame(found, columns=["level", "check", "note"])
 
 
 def findings(audited: Audited) -> list[Finding]:
