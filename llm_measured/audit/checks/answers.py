@@ -26,6 +26,7 @@ CUT = 0.9  # of the tokens that were asked
 LATE_SHARE, LATE_LEAST_S = 0.10, 0.005  # of the TTFT: how late the client may send, in the mean
 PROMPTS = 5.0  # times as fast was an equal prompt read, from which a cache answered it
 LONG_PROMPT = 64  # tokens
+SERVERS = "ollama", "llama.cpp"  # whose printed lines say of each answer how its prompt was read
 
 
 @check(
@@ -487,7 +488,9 @@ def _equal_prompts(audited):
     time of reading, else by the TTFT of the requests of one level. Slow ones that are alone were cold."""
     level = audited.levels
     alone = level[["concurrency", "batch_size"]].max(axis=1) == 1
-    parts = [level[alone & level["prefill_s"].notna()].assign(read=level["prompt_tokens_per_s"])]
+    # Of a server's own lines; rows of a sweep may be of other models and devices, and name neither.
+    told = level[alone & level["tool"].isin(SERVERS) & level["prefill_s"].notna()]
+    parts = [told.assign(read=told["prompt_tokens_per_s"])]
     for rows in audited.by_level():
         if alone[level["level"] == rows["level"].iloc[0]].any():
             parts.append(rows.assign(read=rows["prompt_tokens"] / rows["ttft_s"]))

@@ -151,6 +151,13 @@ def _after_first(f):
     return frame.first(f["tpot"] * f["tokens"], f["e2e"] - f["ttft"])
 
 
+def _with_first(f):
+    """All but rates of a request that leave the prompt's time out, as may be where nobody states it."""
+    without = np.abs(np.log(f["user_rate"] * _after_first(f) / f["tokens"])) < BOUND
+    above = f["user_rate"] * answer(f) / f["tokens"]
+    return ~without & ~(np.isnan(f["ttft"]) & (above > 1) & (above < 1 + BOUND))
+
+
 def _events(f):
     return (f["tpot"] > 0) & ~f["speculative"].astype(bool)
 
@@ -272,8 +279,7 @@ IDENTITIES = [
         lambda f: f["tokens"],
         ("{user_rate} × {answer} = {left} tokens", "{tokens} were generated"),
         bounded=True,
-        # Some rates leave the prompt's time out.
-        where=lambda f: ~(np.abs(np.log(f["user_rate"] * _after_first(f) / f["tokens"])) < BOUND),
+        where=_with_first,
     ),
     Identity(
         "output tokens/s × time of an answer = its tokens, one request at a time",
