@@ -53,7 +53,7 @@ def in_setup(rows: pd.DataFrame) -> pd.Series:
     )
     most = rows.groupby(["source", "device"])["power_limit_w"].transform("max")
     power = rows["power_limit_w"].isna() | (rows["power_limit_w"] >= FULL_POWER * most)
-    engine = rows["kernels"].isin(KERNELS)
+    engine = rows["kernels"].isin(KERNELS) & (rows["engine"] != "ik_llama.cpp")
     return variant & formats & power & engine & rows["kv"].isin(KV) & ~rows["outside"]
 
 

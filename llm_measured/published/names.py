@@ -60,6 +60,9 @@ def engine(name: str | None) -> str | None:
     """The engine that `name` says as readers know it, else the name itself."""
     if name is None:
         return None
+    # A fork that is up to three times as fast with experts in the host's memory is no llama.cpp.
+    if "ik_llama" in name:
+        return "ik_llama.cpp"
     return LABELS.get(parser.engine(name).name, name)
 
 

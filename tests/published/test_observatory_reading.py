@@ -203,6 +203,14 @@ def test_what_sources_write_in_many_ways_has_one_spelling(column, text, vendor, 
     assert names.spelled(column, text, vendor) == name
 
 
+def test_a_fork_of_an_engine_is_another_engine():
+    assert [names.engine(name) for name in ("ik_llama.cpp", "llama-server", None)] == [
+        "ik_llama.cpp",
+        "llama.cpp",
+        None,
+    ]
+
+
 def test_the_one_spelling_stands_beside_the_text_of_the_source():
     rows = build.table().head(0).reindex([0, 1])
     rows["weights_format"], rows["checkpoint_raw"] = ["Q4_K - Medium", "F16"], ["x-8B", "gpt-oss-20b"]

@@ -144,7 +144,7 @@ def test_strangers_set_a_number_only_where_nobody_else_measured():
     "change",
     [
         *({"variant": "other"}, {"format": "Q4_0"}, {"kv": "Q8_0"}, {"kernels": "vllm"}),
-        *({"power_limit_w": 200.0}, {"outside": True}),
+        *({"power_limit_w": 200.0}, {"outside": True}, {"engine": "ik_llama.cpp"}),
     ],
 )
 def test_another_setup_gives_no_number_where_the_reference_was_measured(change):

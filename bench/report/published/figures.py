@@ -17,7 +17,7 @@ from bench.report.published import (
 )
 from llm_measured.published import answers
 
-TALL = 6.6  # inches: at a page's width 1,060 pixels
+TALL = 6.2  # inches: at a page's width 1,090 pixels
 KINDS = {"community": ("C0", "o"), "independent": ("C2", "s"), "vendor": ("C1", "^")}
 COLOURS = sns.color_palette("colorblind")
 
