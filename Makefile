@@ -38,12 +38,13 @@
 #     make expect DATA=rows.csv OUT=predicted.csv   what to expect of one user or many on any accelerator, from what others published;
 #                                        predict-fit: its coefficients from all published rows; expect-proof: its errors on
 #                                        sources left out, and what intervals need;
-#                                        expect-log: predictions that wait for a measurement
+#                                        expect-log: predictions that wait for a measurement;
+#                                        expect-tables: the answers that the page How much looks up, in downloads/
 #     make proof                         the long simulations behind the intervals; their result is committed
 #     make lint                          format, style, types, and which room and package may import which
 #     make readme                        the README's made parts, data/results.md and data/dictionary.md, from data/tables
 #     make tables                        data/tables from the committed runs; python -m bench.topics.tables check compares them
-#     make figures                       figures/: every labelled cell of a page, and the figures of others' numbers
+#     make figures                       figures/: every labelled cell of a page
 #     make data                          the whole data in downloads/: one Parquet, one CSV, the data dictionary
 #     make site                          only the figures and the pages, from the observations that are there
 #     make help                          these lines
@@ -76,7 +77,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log study try test check check-backend check-engines faults wheels audit contribute proof lint site tables figures data readme help install
+.PHONY: compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log expect-tables study try test check check-backend check-engines faults wheels audit contribute proof lint site tables figures data readme help install
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -158,6 +159,9 @@ expect-proof: .venv/ready
 
 expect-log: .venv/ready
 	@python -m llm_measured.predict.command log
+
+expect-tables: .venv/ready
+	@python -m bench.report.expect_tables
 
 check-backend: .venv/ready
 	$(call need,NAME,check-backend NAME=mine)

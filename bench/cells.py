@@ -67,29 +67,17 @@ def figures() -> list[str]:
     return [label.removeprefix("fig-") for label in labelled() if label.startswith("fig-")]
 
 
-def by_name() -> list[str]:
-    """Return the names of the other figures, which bench/report draws of others' numbers."""
-    from bench import registry
-    from bench.report import pages as pages
-
-    return list(registry.FIGURES)
-
-
 def choose(words: str) -> list[str]:
     """Return the names of figures that `words` say, `all` or separated by spaces; ValueError that lists what
     exists for any other."""
-    names = [*figures(), *by_name()]
+    names = figures()
     return names if words == "all" else [naming.choose("figure", name, names) for name in words.split()]
 
 
 def draw(name: str) -> Figure:
-    """Return the figure of the cell fig-`name`, or one of others' numbers by its name."""
-    if name in figures():
-        with style.style():
-            return run(f"fig-{name}")
-    from bench.report import pages
-
-    return pages.figure(name)
+    """Return the figure of the cell fig-`name`."""
+    with style.style():
+        return run(f"fig-{naming.choose('figure', name, figures())}")
 
 
 def export(figure: Figure, name: str, folder: Path = paths.FIGURES) -> Path:

@@ -24,10 +24,6 @@ TABLES = DATA / "tables"
 OWN_TABLES = _folder("BENCH_TABLES", "tables") if RESULTS == COMMITTED else RESULTS / "tables"
 DOWNLOADS = _folder("BENCH_DOWNLOADS", "downloads")
 MODELS = _folder("BENCH_MODELS", "models")
-# What pages share while a site is made (`bench.memo`); deleting it costs nothing but time.
-CACHE = _folder("BENCH_CACHE", ".cache")
-# What cells of pages show, made before Quarto renders (`bench.report.finished`).
-FINISHED = _folder("BENCH_FINISHED", ".finished")
 LOGS = Path("logs")
 
 

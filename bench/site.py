@@ -49,6 +49,12 @@ def table(name: str) -> pd.DataFrame:
     return rows
 
 
+def published(name: str) -> pd.DataFrame:
+    """Return the rows of data/tables/published_`name`.csv, what others measured: on every machine
+    the same."""
+    return tables.read(paths.TABLES / f"published_{name}.csv")
+
+
 @contextlib.contextmanager
 def reading(folder: Path | None) -> Iterator[None]:
     """Context in which tables are read from `folder`; nothing changes with None."""

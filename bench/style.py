@@ -18,7 +18,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 
-from bench import html, registry
+from bench import html
 
 WIDTH = 5.3  # inches
 TEXT = 13  # points, the smallest of a figure: on a phone of 390 pixels they are still 11
@@ -89,19 +89,6 @@ def styled(draw: Callable[[pd.DataFrame], _figure.Figure | None]) -> Callable[[p
         with style():
             return (None if rows.empty else draw(rows)) or nothing()
 
-    return drawn
-
-
-def of_no_machine(draw: Callable[[pd.DataFrame], _figure.Figure | None]) -> Callable[..., _figure.Figure]:
-    """Decorator: a styled figure that `registry.FIGURES` lists; not one per machine, for it is about others'
-    numbers, or about all machines together, and may need nobody's runs."""
-
-    @functools.wraps(draw)
-    def drawn(rows: pd.DataFrame) -> _figure.Figure:
-        with style():
-            return draw(rows) or nothing()
-
-    registry.FIGURES[draw.__name__] = drawn
     return drawn
 
 

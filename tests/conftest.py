@@ -17,9 +17,6 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["BENCH_BACKENDS"] = str(TESTS / "engines")
 os.environ["BENCH_ANSWERS"] = str(TESTS / "server_faults.py")
-if not WORKER:
-    # Of this session alone: code that is edited while tests run would leave its old results under its new name.
-    os.environ["BENCH_CACHE"] = tempfile.mkdtemp(prefix="llm-inference-tests-", suffix="-cache")
 if WORKER:
     # Tests beside each other measure nothing: they wait for nobody's device and mind no neighbours
     # (backends/fake.py).
@@ -35,7 +32,7 @@ from builders import two_engines  # noqa: E402
 from commands import run_cells  # noqa: E402
 from idle import Alone, Probe  # noqa: E402
 
-from bench import backends, memo
+from bench import backends
 from bench.experiments import device
 from bench.machine import bandwidth, gemm, identity, neighbours
 from bench.observations import peaks, store
@@ -55,7 +52,6 @@ def pytest_sessionstart(session):
         if session.config.getoption("numprocesses", None):
             environment = os.environ | {"PYTHONPATH": str(TESTS.parent)}
             subprocess.Popen([sys.executable, "-c", MODEL], env=environment)
-    memo.begin(identity.host())
 
 
 def pytest_collection_modifyitems(items):
@@ -63,18 +59,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_sessionfinish(session):
-    shutil.rmtree(os.environ["TMPDIR" if WORKER else "BENCH_CACHE"], ignore_errors=True)
-
-
-@pytest.fixture(autouse=True)
-def own_results(request):
-    """What long computations gave is shared by all tests and by the pages that they render (`memo`). A test
-    that replaces code or a place computes by itself, and keeps nothing for others."""
-    shared = memo.folder()
-    if "monkeypatch" in request.fixturenames:
-        memo.keep_in(None)
-    yield
-    memo.keep_in(shared)
+    if WORKER:
+        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from typing import Any
 
 import pandas as pd
 
-from bench import memo
 from bench.observations import checks, derived, peaks, provenance, schema
 from bench.paths import COMMITTED, RESULTS, ROOT
 from llm_measured.core import naming
@@ -254,12 +253,6 @@ def judged(
     counts["not_checked"] = counts["concerned"] - counts["checked"]
     counts["refused"] = counts["check"].map(refused["check"].value_counts()).fillna(0).astype(int)
     return counts[["check", "checked", "not_checked", "refused"]], refused
-
-
-def digest(folder: str | Path | None = None) -> str:
-    """SHA-256 of all that was measured: the files in `folder` with their names."""
-    measured = Path(folder or RESULTS)
-    return memo.digest(sorted(f for kind in ("*.csv", "*.json") for f in measured.glob(f"*/{kind}")))
 
 
 def peaks_id(gpu: str, host: str, n: int | str) -> str:

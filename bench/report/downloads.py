@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench import html
 from bench.observations import schema, store
 from bench.paths import DOWNLOADS
 from llm_measured.core import metrics, naming
@@ -69,22 +68,6 @@ def write(requests: pd.DataFrame, folder: str | Path | None = None) -> dict[str,
         pq.write_table(arrow(requests), whole, compression="zstd")
         os.replace(whole, folder / whole.name)
     return {name: (folder / name).stat().st_size for name in (f"{NAME}.parquet", *texts)}
-
-
-def _size_words(size):
-    """A number of bytes as a reader sees it: `0.698 MB`, `5.37 kB`."""
-    return f"{html.number(size / 1e6)} MB" if size >= 1e5 else f"{html.number(size / 1e3)} kB"
-
-
-def block(requests: pd.DataFrame) -> str:
-    """The files of `write`, written for this page, as a list of links in HTML."""
-    links = "\n".join(
-        f'<li><a href="downloads/{name}" download>{name}</a> ({_size_words(size)})</li>'
-        for name, size in write(requests).items()
-    )
-    runs = requests["run_id"].nunique()
-    count = f"{html.number(len(requests))} requests of {html.number(runs)} runs, one row each."
-    return f"<p>{count}</p>\n<ul>\n{links}\n</ul>"
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ import pandas as pd
 
 from bench import headlines, html, paths, site
 from bench.paths import DATA
-from bench.report import downloads, front
-from bench.report.published import lookup
+from bench.report import cards, downloads
 from bench.topics import tables
 from bench.topics.humaneval import PROBLEMS
 from llm_measured.core.files import write_whole
@@ -27,64 +26,53 @@ def markdown(rows: pd.DataFrame) -> str:
 
 
 def published() -> pd.DataFrame:
-    """The look-up of the front picture's devices: one row each, in each class median (from–to; n)."""
-    found = lookup.cells()
-    lines = []
-    for name in front.SHOWN:
-        cells = {"accelerator": name}
-        for each in lookup.CLASSES:
-            cell = found.get((name, each.title))
-            empty = "" if lookup.fits(name, each) else "does not fit"
-            cells[each.title] = _cell(cell) if cell else empty
-        lines.append(cells)
-    return pd.DataFrame(lines)
+    """The number of each card and each of the models that the page Cards shows, in 4 bits."""
+    found = cards.cells()
+    found = found[(found["bits"] == 4) & found["low"].notna() & found["model"].isin(cards.SHOWN)]
+    numbers = [cards.rate(low, high) for low, high in zip(found["low"], found["high"])]
+    table = found.assign(number=numbers).pivot(index="device", columns="model", values="number")
+    order = [name for name in cards.devices()["device"] if name in table.index]
+    table = table.reindex(index=order, columns=list(cards.SHOWN)).fillna("–")
+    return table.rename_axis("card").reset_index()
 
 
-def _cell(cell: lookup.Cell) -> str:
-    short = lookup.rate_text
-    spread = f"{short(cell.low)}–{short(cell.high)}; " if cell.n > 1 else ""
-    return f"**{short(cell.median)}** ({spread}{cell.n})"
-
-
-def own(rows: headlines.Rows) -> pd.DataFrame:
-    """Our own runs on the default machine: one row per engine and number format, the fastest first."""
-    each = rows.front.groupby(headlines.CONFIG)
-    table = each[["output_tokens_per_s", "ttft_s"]].mean().assign(runs=each.size())
-    costs = rows.costs[rows.costs["machine"].isin(rows.front["machine"])]
-    costs = costs.drop_duplicates(headlines.CONFIG).set_index(headlines.CONFIG)
-    answers = costs.reindex(columns=["solved", "perplexity_ratio", "product"])
-    table = table.join(answers).sort_values("output_tokens_per_s", ascending=False).reset_index()
+def own() -> pd.DataFrame:
+    """Our own runs of the largest model on the default machine: a row per engine and number format, the
+    fastest first."""
+    rows = headlines.largest(site.machine(site.table("sizes")))
+    half = rows["output_tokens_per_s_interval"].map(html.number)
     return pd.DataFrame(
         {
-            "engine": table["backend"],
-            "number format": table["option"],
-            "tokens/s": table["output_tokens_per_s"].map(html.number),
-            "TTFT (ms)": (1e3 * table["ttft_s"]).map(html.number),
-            "runs": table["runs"],
-            f"problems of {PROBLEMS}": site.or_not_measured(table["solved"]),
-            "perplexity, times the reference's": site.or_not_measured(table["perplexity_ratio"]),
+            "engine": rows["backend"],
+            "number format": rows["option"],
+            "tokens/s": rows["output_tokens_per_s"].map(html.number) + " ± " + half,
+            "TTFT (ms)": (1e3 * rows["ttft_s"]).map(html.number),
+            "runs": rows["runs"],
+            f"problems of {PROBLEMS}": site.or_not_measured(rows["solved"]),
+            "perplexity, times the reference's": site.or_not_measured(rows["perplexity_ratio"]),
             "9 × 8 = ?": site.or_not_measured(
-                table["product"].replace(headlines.NOT_REACHED, "not reached in so many tokens")
+                rows["product"].replace(headlines.NOT_REACHED, "not reached in so many tokens")
             ),
+            "model": rows["model"],
+            "machine": rows["machine"],
         }
     )
 
 
 def results() -> str:
     """The text of RESULTS."""
-    rows = front.own_rows()
     return "\n\n".join(
         [
             "# Results",
-            "## What others measured: tokens/s of one user",
-            "Median (from–to; number of measurements). Every accelerator, with links to the rows, is on "
-            "the page *Published* of the built site; every row is in `data/observatory/rows/`.",
+            "## What others measured: tokens/s of one user, 4 bits",
+            "A number is a row that somebody measured, two where sources lie far apart; – is not measured. "
+            "Every card, with all sources and rows, is on the page *Cards* of the built site; every number "
+            "by source is in `data/tables/published_lookup.csv`.",
             markdown(published()),
-            f"## What we measured: {front.model_words(rows.model)}, two cores ({rows.on}), one user",
-            "Means over runs; intervals and other machines are on the page *Latency* of the built site, the "
-            "runs in `_llama-inference/`. All weights start from one 4-bit file, which the reference holds "
-            "in float32: what that file lost is in no row.",
-            markdown(own(rows)),
+            "## What we measured",
+            "Means over runs ± 95 %. All weights start from one 4-bit file, which the reference holds in "
+            "float32: what that file lost is in no row. Other machines and models are in `data/tables/`.",
+            markdown(own()),
         ]
     ) + "\n"  # fmt: skip
 

@@ -29,21 +29,6 @@ def repository(root: Path = ROOT) -> str:
     return str(_website(root).get("repo-url") or "").rstrip("/")
 
 
-def branch(root: Path = ROOT) -> str:
-    """The branch that links lead to (`repo-branch`, which is main unless it is set)."""
-    return _website(root).get("repo-branch", "main")
-
-
-def source(file: str, root: Path = ROOT) -> str:
-    """Address of a file of the repository; the file's own name where there is no address."""
-    return f"{repository(root)}/blob/{branch(root)}/{quote(file)}" if repository(root) else file
-
-
-def issue(root: Path = ROOT) -> str:
-    """Address at which an issue is opened; empty where there is no repository."""
-    return f"{repository(root)}/issues/new" if repository(root) else ""
-
-
 def colab(figure: str, root: Path = ROOT) -> str:
     """Address that opens the notebook of `figure` in Colab; empty for a repository that is not on GitHub."""
     place = urlsplit(repository(root))

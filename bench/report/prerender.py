@@ -1,11 +1,9 @@
-"""What Quarto does before it renders (`pre-render` in _quarto.yml): the cells of pages that call
-`finished.replay` are executed once, by as many processes as there are cores.
+"""What Quarto does before it renders (`pre-render` in _quarto.yml): the files that Cards and How much look
+answers up in are made where they are older than the tables; how pages are read and executed without Quarto.
 
     python -m bench.report.prerender
 
-Under Quarto each page is a kernel of its own, and an import of the analysis would be paid for each of them. A
-page whose cells read a table and draw does without: it has no `finished.replay`, and its kernel runs its
-cells. `preview` reads and executes pages with the same functions.
+`preview` reads and executes pages with the functions here.
 """
 
 import importlib.util
@@ -16,7 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -24,7 +22,6 @@ import yaml
 
 from bench.machine import identity
 from bench.paths import ROOT
-from bench.report import finished
 from llm_measured.core.definitions import Value
 
 CELL_S = 300
@@ -89,7 +86,7 @@ def execute(notebook: nbformat.NotebookNode, name: str, root: Path = ROOT) -> No
     from traitlets.config import Config
 
     os.chdir(root)
-    os.environ.update(variables(root), QUARTO_DOCUMENT_PATH=str((root / name).parent), **{finished.LIVE: "1"})
+    os.environ.update(variables(root), QUARTO_DOCUMENT_PATH=str((root / name).parent))
     main_module = sys.modules["__main__"]  # IPython puts the page's own there
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
@@ -140,27 +137,6 @@ def refuse_html(output: nbformat.NotebookNode, name: str) -> None:
         )
 
 
-def make_cells(names: list[str], root: Path = ROOT) -> None:
-    """Execute the pages `names` and keep what their cells show (`finished`), for Quarto, which reads it."""
-    with pool(names, root) as workers:
-        for done in as_completed([workers.submit(make_page, name, root) for name in names]):
-            done.result()
-
-
-def make_page(name: str, root: Path) -> None:
-    """Execute the page `name` and keep what its cells show."""
-    _, notebook = read(root / name)
-    execute(notebook, name, root)
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and "finished.replay" not in cell.source:
-            finished.store(name, cell.source, [_kept(output, name) for output in cell.outputs])
-
-
-def _kept(output, name):
-    refuse_html(output, name)
-    return {"stream": output.text} if output.output_type == "stream" else dict(output.data)
-
-
 def pool(names: list[str], root: Path) -> ProcessPoolExecutor:
     """Return processes that execute pages, forked from one that has imported what these import."""
     # Teams of threads on the same cores wait for each other, busily: pages are made beside each other.
@@ -170,17 +146,7 @@ def pool(names: list[str], root: Path) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(identity.cores(), mp_context=beginning)
 
 
-def asked(site: dict, root: Path = ROOT) -> list[str]:
-    """Return the pages with `finished.replay` that Quarto is about to render, of those that `site` lists; all
-    such pages, where it does not say."""
-    named = os.environ.get("QUARTO_PROJECT_INPUT_FILES", "").splitlines()
-    wanted = [os.path.relpath(name, root) if os.path.isabs(name) else name for name in named]
-    every = site["project"]["render"]
-    chosen = [name for name in every if name in wanted] or every
-    return [name for name in chosen if "finished.replay(" in (root / name).read_text(encoding="utf-8")]
-
-
 if __name__ == "__main__":
-    from bench.report import prerender  # its own processes know it by this name
+    from bench.report import expect_tables
 
-    prerender.make_cells(prerender.asked(prerender.settings()))
+    expect_tables.main(["--if-needed"])

@@ -19,7 +19,7 @@ import nbformat
 import yaml
 
 from bench.paths import ROOT, SITE
-from bench.report import postrender, prerender
+from bench.report import expect_tables, postrender, prerender
 
 LACKS = (
     "a preview without Quarto: no search, themes, menus, contents at the side, copy buttons or source links"
@@ -125,7 +125,8 @@ def build(out: Path, root: Path = ROOT) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site-") as scratch:
         new = Path(scratch) / "new"
-        for folder in ("assets", "figures"):
+        expect_tables.main(["--if-needed"])
+        for folder in ("assets", "figures", "downloads", "data/tables"):
             shutil.copytree(root / folder, new / folder)
         # Files that cells write, and figures that pages link, go straight into the site.
         os.environ |= {f"BENCH_{folder.upper()}": str(new / folder) for folder in ("downloads", "figures")}

@@ -15,12 +15,13 @@ import pandas as pd
 
 from llm_measured.compare import borrowed, conditions, reading
 from llm_measured.core import files
-from llm_measured.published import answers, committed, schema
+from llm_measured.published import committed, schema, verdicts
 
 OWN = "serving", "latency"
 LOADS = "closed_loop", "open_loop"
 FEWEST_ROWS = 3  # published rows of one setting
-NO_RERUNS = {"aiconfigurator"}  # a search over servers' settings, most of which the rows do not state
+# A search over servers' settings, most of which rows do not state; and a board to which anybody sends runs.
+NO_RERUNS = {"aiconfigurator", "willitrun"}
 SETTING = "engine engine_version option model gpu host".split()
 COLUMNS = (
     "kind metric part scatter beyond_requests freedom reruns settings levels own_reruns published_reruns "
@@ -77,7 +78,7 @@ def published() -> pd.DataFrame:
     table = committed.read("table")
     fixed = [name for name in table if name not in {*ABOUT, *schema.MEASURED}]
     usable = (table["audit"] == "ok") & table["duplicate_of"].isna() & table["workload"].isin(LOADS)
-    left_out = {*answers.CROWDS, *NO_RERUNS}
+    left_out = {verdicts.CROWD, *NO_RERUNS}
     table = table[usable & ~table["source"].isin(left_out) & table["accelerator"].notna()]
     version = table["engine_version"].fillna(table["image"]).fillna(table["measured_on"])
     table = table[version.notna()].assign(version=version)

@@ -5,7 +5,7 @@ import sys
 
 import pandas as pd
 
-from llm_measured.published import answers, build, checks, names, propose, reports, sources, tables
+from llm_measured.published import build, checks, names, propose, reports, sources, tables
 from llm_measured.published.reading import SourceError
 
 
@@ -109,8 +109,7 @@ def _build(chosen: list[str], licensed: bool = False) -> int:
             )
     build.DATA.mkdir(parents=True, exist_ok=True)
     (build.DATA / "SOURCES.md").write_text(reports.citations(), encoding="utf-8")
-    if build.write_tables(licensed):
-        answers.write()
+    build.write_tables(licensed)
     table = checks.judged(build.joined(more)) if more else build.table()
     build.write_parquet(table, build.DATA / "observatory.parquet")
     verdicts = table["audit"].value_counts()

@@ -1,7 +1,7 @@
-"""Tables that `make observatory` writes and that travel with the package: checked rows, findings, answers.
+"""Tables that `make observatory` writes and that travel with the package: checked rows and findings.
 
 Each is a .csv.gz whose bytes depend on its content alone. Whoever reads them needs nothing made beforehand;
-whoever changes a check or an answer runs `make observatory` and commits what it writes.
+whoever changes a check runs `make observatory` and commits what it writes.
 """
 
 import io

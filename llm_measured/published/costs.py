@@ -7,6 +7,7 @@ import pandas as pd
 from llm_measured.published import build, comparable, verdicts
 
 SIXTEEN, SHORT = "16 bits", "up to 1k"
+BACKENDS = ("ROCm", "Vulkan")
 KINDS = (("context", "depth", SHORT), ("KV format", "cache", SIXTEEN), ("drafts", "drafts", ""))
 HOST = "context, experts in host memory"
 BITS_COLUMNS = [
@@ -67,8 +68,9 @@ def _scored() -> pd.DataFrame:
 
 def costs(rows: pd.DataFrame | None = None, offloaded: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return the share of the speed that is kept at a greater depth (against SHORT), with another KV format
-    (against one in 16 bits) and with drafts (against none), a row per source, device, model, bits and engine;
-    of `rows` as `comparable.alone_at_any_depth`, and the first of `offloaded` too."""
+    (against one in 16 bits), with drafts (against none) and with the second of BACKENDS (against the first,
+    at each depth), a row per source, device, model, bits and engine; of `rows` as
+    `comparable.alone_at_any_depth`, and the first of `offloaded` too."""
     rows = comparable.alone_at_any_depth() if rows is None else rows
     offloaded = comparable.in_host_memory_as_stated() if offloaded is None else offloaded
     found = []
@@ -82,6 +84,13 @@ def costs(rows: pd.DataFrame | None = None, offloaded: pd.DataFrame | None = Non
         for key, part in table.groupby(["against", "source", "device", "model", "bits", "engine"]):
             line = {"what": what} | dict(zip(COSTS_COLUMNS[1:7], key))
             found.append(line | _spread(part["ratio"], "kept"))
+    # What the other of two backends of one card leaves, by the depth at which both were measured.
+    plain = _levels(rows)
+    plain = plain[plain["drafts"] == ""]
+    table = verdicts.pairs(plain, verdicts.Comparison("backend", BACKENDS))
+    for key, part in table.groupby(["context", "source", "device", "model", "bits", "engine"]):
+        line = {"what": " against ".join(reversed(BACKENDS))} | dict(zip(COSTS_COLUMNS[1:7], key))
+        found.append(line | _spread(part["ratio"], "kept"))
     return pd.DataFrame(found, columns=COSTS_COLUMNS).sort_values(COSTS_COLUMNS[:7], ignore_index=True)
 
 

@@ -42,6 +42,7 @@ WITH = {
     "depth": ["depth", "context"],
     "cache": ["cache", "kv"],
     "drafts": ["drafts", "speculative"],
+    "backend": ["backend", "path"],
 }
 BY_BYTES = {"device", "bits", "model", "step"}  # where bandwidth and bytes of the weights give a ratio, too
 COLUMNS = [

@@ -2,15 +2,13 @@
 
 import pytest
 
-from llm_measured.published import answers, build, checks, committed
+from llm_measured.published import build, checks, committed
 
 
 def forget():
     """Forget what this process has read of the committed tables."""
     build._table.cache_clear()
     checks.committed.cache_clear()
-    for known, _ in answers.ANSWERS.values():
-        known.clear()
 
 
 @pytest.fixture

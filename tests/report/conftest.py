@@ -79,7 +79,9 @@ def opened(request, site, browser):
         )
         page.troubles = []
         page.on("pageerror", lambda error: page.troubles.append(str(error)))
-        page.on("console", lambda m: page.troubles.append(m.text) if m.type == "error" else None)
+        # Quarto's own modules are not loaded from disk; the pages' scripts are.
+        ours = lambda m: m.type == "error" and "ERR_FAILED" not in m.text and "CORS policy" not in m.text
+        page.on("console", lambda m: page.troubles.append(m.text) if ours(m) else None)
         page.on(
             "request",
             lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else page.troubles.append(r.url),

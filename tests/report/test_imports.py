@@ -11,7 +11,7 @@ SLOW = "nbformat jsonschema nbclient papermill torch transformers".split()
 
 
 def test_no_page_waits_for_what_it_does_not_use():
-    code = f"import sys, bench.report.pages; print([name for name in {SLOW} if name in sys.modules])"
+    code = f"import sys, bench.report.ask, bench.report.verdicts; print([name for name in {SLOW} if name in sys.modules])"
     assert run(sys.executable, "-c", code, PYTHONPATH=ROOT, BENCH_BACKENDS="").stdout.strip() == "[]"
 
 

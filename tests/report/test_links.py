@@ -38,8 +38,6 @@ def forked(folder):
 
 
 def test_every_address_follows_from_one_setting(root):
-    assert links.source("latency.qmd", root) == f"{FORK}/blob/main/latency.qmd"
-    assert links.issue(root) == f"{FORK}/issues/new"
     assert (
         links.colab("mbu", root)
         == "https://colab.research.google.com/github/ada/measured/blob/notebooks/mbu.ipynb"

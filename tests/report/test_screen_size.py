@@ -1,11 +1,10 @@
-"""No figure is taller than a screen and no table larger than a page, however many machines have measured."""
+"""No figure is taller than a screen, however many machines have measured."""
 
 import pytest
 from builders import write_every, write_run
 
-from bench import cells, paths, registry, site, style
+from bench import cells, paths, site, style
 from bench.observations import store
-from bench.report import pages
 from bench.topics import tables
 
 MACHINES, OPTIONS = 3, 30
@@ -41,26 +40,6 @@ def test_a_figure_of_ours_fits_a_screen(many):
             assert [name for name in cells.figures() if not fits(cells.draw(name))] == []
 
 
-@pytest.mark.parametrize("name", list(registry.FIGURES))
-@pytest.mark.check
-def test_a_figure_of_others_numbers_fits_a_screen(name):
-    assert fits(pages.figure(name))
-
-
-def test_what_a_page_leaves_out_is_in_the_file_beside_it(tmp_path, monkeypatch):
-    shown = []
-    monkeypatch.setenv("SHOWN_ON_A_PAGE", "1")
-    monkeypatch.setattr(pages, "DOWNLOADS", tmp_path)
-    monkeypatch.setattr(site, "display", lambda one: shown.append(one.data))
-    pages.show_table("published-software", "Every one.")
-    table = pages.table("published-software")
-    cut = len(table) > pages.MOST_ROWS or table.shape[1] > pages.MOST_COLUMNS
-    assert shown[0].count("<table") == 1 and len(list(tmp_path.glob("*.csv"))) == int(cut)
-    assert "python -m bench.report.pages published-software" in shown[0]
-
-
 def test_a_mistyped_name_is_answered_with_those_that_exist():
-    with pytest.raises(ValueError, match="published-mbu"):
-        pages.figure("published-mbuu")
-    with pytest.raises(ValueError, match="published-sources"):
-        pages.main(["published-source"])
+    with pytest.raises(ValueError, match="front_page"):
+        cells.draw("front_pge")

@@ -1,0 +1,117 @@
+// The fields of Start and How much: what people measured (downloads/cards.js) and what to expect (downloads/expect/<card>.js), looked up only.
+"use strict";
+(() => {
+  const form = document.getElementById("ask"), root = form.dataset.root, fields = form.elements;
+  const unpacked = ({ columns, rows }) => rows.map((row) => Object.fromEntries(columns.map((name, place) => [name, row[place]])));
+  const devices = unpacked(cards.devices), models = unpacked(cards.models), lookup = unpacked(cards.lookup), formats = unpacked(cards.formats);
+  const bitsOf = new Map(formats.map((row) => [row.format, row.bits])).set("BF16", 16);
+  const short = (value) => (value < 10 ? String(Number(value.toPrecision(2))) : Math.round(value).toLocaleString("en"));
+  const range = (low, high) => (short(low) === short(high) ? short(low) : `${short(low)} to ${short(high)}`);
+  const kept = new Map(), UNIFIED = [8, 16, 24, 32, 36, 48, 64, 96, 128, 192, 256, 512]; // answers by card; GB that machines are sold with
+
+  async function answersOf(address) {
+    if (!kept.has(address)) {
+      globalThis.answers = null;
+      const script = Object.assign(document.createElement("script"), { src: `${root}downloads/expect/${address}.js` });
+      await new Promise((done) => { script.onload = script.onerror = done; document.head.append(script); });
+      kept.set(address, globalThis.answers);
+    }
+    return kept.get(address);
+  }
+
+  // Fill a list, and keep what was chosen where it is still there, else take `usual`.
+  function offer(field, options, usual, wish = field.value) {
+    field.replaceChildren(...options.map(([value, text]) => new Option(text ?? value, value)));
+    const values = options.map(([value]) => String(value));
+    field.value = values.includes(String(wish)) ? wish : values.includes(String(usual)) ? usual : values[0];
+    field.disabled = false;
+  }
+
+  function offerDevices(field, wish) {
+    const before = field.value;
+    field.replaceChildren(...cards.groups.map((name) => {
+      const group = Object.assign(document.createElement("optgroup"), { label: name });
+      const own = devices.filter((row) => row.group === name).sort((a, b) => a.device.localeCompare(b.device, "en", { numeric: true }));
+      group.append(...own.map((row) => new Option(row.device, row.address)));
+      return group;
+    }));
+    field.value = devices.some((row) => row.address === wish) ? wish : before;
+    field.disabled = false;
+  }
+
+  function offerMemories(device, answers) {
+    const usual = answers?.gb ?? device.memory_gb, shared = !cards.cards.includes(device.group);
+    const sizes = new Set([...(device.variants ?? []), ...(usual ? [usual] : []), ...(shared ? UNIFIED.filter((size) => !usual || size <= usual) : [])]);
+    const options = [...sizes].sort((a, b) => a - b).map((size) => [size, `${size} GB`]);
+    // The memory that was chosen stays where only something else changes; another card has its own.
+    const wish = fields.memory.dataset.of === device.address ? fields.memory.value : fields.memory.dataset.wish ?? "";
+    Object.assign(fields.memory.dataset, { of: device.address, wish: "" });
+    offer(fields.memory, options.length ? options : [["", "not known"]], usual, wish);
+  }
+
+  function offerFormats(model, answers) {
+    const own = formats.filter((row) => row.model === model).sort((a, b) => b.n - a.n).map((row) => row.format);
+    const names = [...new Set([...Object.keys(answers?.of[model] ?? {}), ...own])];
+    const wish = fields.format.dataset.wish || fields.format.value;
+    fields.format.dataset.wish = "";
+    offer(fields.format, names.map((name) => [name]), names.find((name) => bitsOf.get(name) === 4), wish);
+  }
+
+  function measured(device, model, bits) {
+    const rows = lookup.filter((row) => row.device === device && row.model === model && row.bits === bits && row.rows);
+    if (!rows.length) return "not measured";
+    const numbers = rows.map((row) => row.number).filter((number) => number != null), count = rows.reduce((sum, row) => sum + row.rows, 0);
+    const all = range(Math.min(...rows.map((row) => row.least)), Math.max(...rows.map((row) => row.most)));
+    const said = numbers.length ? range(Math.min(...numbers), Math.max(...numbers)) : all;
+    return `measured <b>${said} tokens/s</b>${count > 1 ? ` (all ${count}: ${all})` : ""}`;
+  }
+
+  function said(device, answers) {
+    const [model, format] = [fields.model.value, fields.format.value];
+    const [count, users, context] = ["count", "users", "context"].map((name) => Number(fields[name]?.value ?? form.dataset[name]));
+    const memory = Number(fields.memory.value), held = memory * count, parts = [];
+    if (count === 1 && users === 1 && context === 1024) parts.push(measured(device.device, model, bitsOf.get(format)));
+    const place = [["counts", count], ["users", users], ["contexts", context]].reduce((at, [name, value]) => at * cards.asked[name].length + cards.asked[name].indexOf(value), 0);
+    const [engine, listed] = answers?.of[model]?.[format] ?? ["", []];
+    const answer = listed[place] || null, needs = Array.isArray(answer) ? answer[3] : answer;
+    const fits = !needs || !memory || needs <= held;
+    if (Array.isArray(answer) && fits) parts.push(`expect <b>${short(answer[0])}</b> (${range(answer[1], answer[2])})${users > 1 ? ` for each of ${users}` : ""} with ${engine}`);
+    if (needs && !fits) parts.push(`<b>does not fit:</b> needs ${needs} GB of ${held}`);
+    else if (needs && memory) parts.push(`fits, ${needs} of ${held} GB`);
+    if (answer?.[4] != null && fits && memory === answers.gb) parts.push(`${answer[4].toLocaleString("en")} user${answer[4] === 1 ? "" : "s"} at 10 tokens/s`);
+    if (!answer) parts.push("no answer was computed for this");
+    return parts.join(" · ");
+  }
+
+  function command(device, answers) {
+    const engine = answers?.of[fields.model.value]?.[fields.format.value]?.[0] ?? "llama.cpp";
+    const count = Number(fields.count.value), users = fields.users?.value ?? "1";
+    const more = [`--context ${fields.context?.value ?? form.dataset.context}`, users === "1" ? "" : `--users ${users}`, fields.memory.value && Number(fields.memory.value) !== answers?.gb ? `--memory-gb ${fields.memory.value}` : ""];
+    return `llm-measured expect "${count > 1 ? `${count}x ` : ""}${device.device}" ${fields.model.value} ${fields.format.value} ${engine} ${more.filter(Boolean).join(" ")}`;
+  }
+
+  async function update() {
+    const device = devices.find((row) => row.address === fields.accelerator.value);
+    const answers = await answersOf(device.address);
+    if (fields.accelerator.value !== device.address) return; // another one was chosen meanwhile
+    offerMemories(device, answers), offerFormats(fields.model.value, answers);
+    document.getElementById("said").innerHTML = said(device, answers);
+    document.getElementById("command").textContent = command(device, answers);
+    document.getElementById("rows").href = `${root}pages/cards.html?${device.address}`;
+    form.dataset.ready = String(Number(form.dataset.ready ?? 0) + 1);
+  }
+
+  const query = new URLSearchParams(location.search);
+  for (const name of ["memory", "format"]) if (query.get(name)) fields[name].dataset.wish = query.get(name);
+  offerDevices(fields.accelerator, query.get("accelerator") ?? fields.accelerator.value);
+  offer(fields.model, [...models].sort((a, b) => a.model.localeCompare(b.model)).map((row) => [row.model]), fields.model.value, models.find((row) => row.address === query.get("model"))?.model ?? fields.model.value);
+  for (const field of ["count", "users", "context"].map((name) => fields[name]).filter(Boolean)) {
+    offer(field, [...field.options].map((option) => [option.value, option.text]), field.value, query.get(field.name));
+  }
+  form.addEventListener("change", () => update().then(() => {
+    const chosen = [...fields].filter((field) => field.name).map((field) => [field.name, field.name === "model" ? models.find((row) => row.model === field.value).address : field.value]);
+    history.replaceState(null, "", `?${new URLSearchParams(chosen)}${location.hash}`);
+  }));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  update();
+})();

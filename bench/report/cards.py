@@ -1,0 +1,289 @@
+"""Accelerators and models that people have measured: what the page Cards, Start and How much read.
+
+    python -m bench.report.cards    writes downloads/cards.js, and the rows of each card and model beside it
+
+Numbers are those of data/tables/published_lookup.csv; the rows are those of the published table. Each file is
+one assignment, which a page loads as a script, so that it works from disk too.
+"""
+
+import functools
+import json
+import re
+from pathlib import Path
+
+import jinja2
+import pandas as pd
+
+from bench import html, paths, site
+from llm_measured.core import hardware
+from llm_measured.core.definitions import Value
+from llm_measured.core.files import write_whole
+from llm_measured.published import build, comparable, derived, sources
+
+GROUPS = (
+    "NVIDIA GeForce and RTX", "Apple", "AMD and Intel GPUs", "CPUs", "phones",
+    "integrated GPUs, NPUs, boards", "data-centre accelerators",
+)  # fmt: skip
+CONSUMER, APPLE, OTHERS, CPUS, PHONES, BOARDS, CENTRES = GROUPS
+CARDS = CONSUMER, OTHERS, CENTRES  # of which several work together
+# The models of the plain table, in 4 bits.
+SHOWN = ("llama-3.1-8b", "qwen2.5-14b", "qwen3-30b-a3b", "llama-3-70b", "gpt-oss-120b")
+# What How much offers, in the order of its answers (bench/report/expect_tables.py).
+COUNTS, USERS, CONTEXTS = (1, 2, 4), (1, 8, 32), (1024, 8192, 32768)
+CELL = ["device", "model", "bits"]
+# What a reader sees of a published row, in the order of the page.
+ROW_COLUMNS = {
+    "named": "model", "device": "card", "format": "format", "engine": "engine", "version": "version",
+    "accelerators": "cards", "users": "users", "before": "tokens before", "output_tokens": "answer",
+    "rate": "tokens/s of each", "all": "tokens/s of all", "ttft_ms": "TTFT, ms", "date": "date",
+    "source": "source", "note": "note", "row_id": "row",
+}  # fmt: skip
+
+
+def address(name: str) -> str:
+    """Return the name of a card or a model as an address has it: `RTX 4090` is rtx-4090."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower().replace("+", "-plus")).strip("-")
+
+
+def group(name: str) -> str:
+    """Return which of GROUPS a device belongs to."""
+    card = comparable.families().reindex([name]).iloc[0]
+    if name.endswith(" CPUs"):
+        return CPUS
+    if card["kind"] == "phone":
+        return PHONES
+    if card["vendor"] == "Apple":
+        return APPLE
+    if card["kind"] in ("integrated", "NPU") or card.isna().all():
+        return BOARDS
+    if card["vendor"] == "NVIDIA" and re.search("RTX|GTX|Titan|Quadro|laptop", name, re.I):
+        return CONSUMER
+    if card["vendor"] in ("AMD", "Intel") and re.search("RX |Radeon|Arc|Pro", name):
+        return OTHERS
+    return CENTRES
+
+
+def cells() -> pd.DataFrame:
+    """Return a row per card, model and bits of published_lookup: low and high (the number of the cell, two
+    where sources lie far apart), least and most of all rows, rows, sources, formats."""
+    table = site.published("lookup")
+    by_cell = table.groupby(CELL)
+    found = by_cell.agg(
+        low=("number", "min"), high=("number", "max"), least=("least", "min"), most=("most", "max"),
+        rows=("rows", "sum"), sources=("source", "nunique"), formats=("formats", _joined),
+    )  # fmt: skip
+    return found.reset_index()
+
+
+def _joined(values: pd.Series) -> str:
+    return ", ".join(sorted({form for text in values.dropna() for form in text.split(", ")}))
+
+
+def _is_shown(found: pd.DataFrame) -> pd.Series:
+    """Which cards have a number of one of SHOWN."""
+    numbers = cells()
+    numbers = numbers[(numbers["bits"] == 4) & numbers["low"].notna() & numbers["model"].isin(SHOWN)]
+    return found["device"].isin(numbers["device"])
+
+
+def devices() -> pd.DataFrame:
+    """Return a row per card that was measured, those with a number of SHOWN and the widest memory first:
+    device, address, group, memory_gb (of the largest sold, as on the box), bandwidth_gb_per_s, rows, sources,
+    and up and down (the cards of its group whose bandwidth comes next)."""
+    found = _counted("device")
+    cards = hardware.accelerators().groupby("family")[["memory_gb", "bandwidth_gb_per_s"]].max()
+    found = found.join(cards, on="device")
+    found["group"] = found["device"].map(group)
+    found["address"] = found["device"].map(address)
+    found = found.sort_values(["bandwidth_gb_per_s", "device"], ascending=[False, True])
+    ordered = found[found["bandwidth_gb_per_s"].notna()].groupby("group")["device"]
+    found = found.assign(up=ordered.shift(1), down=ordered.shift(-1), shown=_is_shown(found))
+    return found.sort_values("shown", ascending=False, kind="stable", ignore_index=True)
+
+
+def _counted(by: str) -> pd.DataFrame:
+    """How many rows of how many sources each card or model has."""
+    table = rows()[rows()[by] != ""]
+    return table.groupby(by).agg(rows=("source", "size"), sources=("source", "nunique")).reset_index()
+
+
+def models() -> pd.DataFrame:
+    """Return a row per model that was measured, the largest first: model, parameters_b, active_b, rows,
+    sources, and up and down (the models whose size comes next)."""
+    found = _counted("model")
+    found = found.join(hardware.by_model()[["parameters_b", "active_b"]], on="model")
+    found["address"] = found["model"].map(address)
+    found = found.sort_values(["parameters_b", "model"], ascending=[False, True], ignore_index=True)
+    return found.assign(up=found["model"].shift(1), down=found["model"].shift(-1))
+
+
+def rate(low: float, high: float) -> str:
+    """Return a rate, or a range of two, with two digits below 10 and else none after the point."""
+    ends = [html.number(float(f"{end:.2g}")) if end < 10 else f"{end:,.0f}" for end in (low, high)]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def table() -> str:
+    """Return the look-up as HTML: a row per card, the number of each of SHOWN in 4 bits, the widest memory
+    first; each card and model leads to its own address."""
+    found = cells()
+    found = found[(found["bits"] == 4) & found["low"].notna()].set_index(["device", "model"])
+    rows = [
+        (card, [_cell(found, card["device"], name) for name in SHOWN])
+        for card in devices().to_dict("records")
+    ]
+    return TABLE.render(rows=rows, models=[(name, address(name)) for name in SHOWN], number=html.number)
+
+
+def _cell(found: pd.DataFrame, device: str, model: str) -> tuple[str, float] | None:
+    if (device, model) not in found.index:
+        return None
+    cell = found.loc[(device, model)]
+    return rate(cell["low"], cell["high"]), cell["low"]
+
+
+TABLE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
+<div id="cards">
+<div class="table-scroll" role="region" tabindex="0" aria-label="Tokens/s of one user, by card">
+<table data-quarto-disable-processing="true">
+<thead><tr><th scope="col">card</th>
+{% for name, to in models %}<th scope="col" class="number"><a href="?{{ to }}">{{ name }}</a></th>{% endfor %}
+<th scope="col" class="number">GB</th><th scope="col" class="number">GB/s</th>
+</tr></thead>
+<tbody>
+{% for card, cells in rows %}
+<tr><th scope="row"><a href="?{{ card.address }}">{{ card.device }}</a></th>
+{%- for cell in cells %}
+<td class="number"{% if cell %} data-sort="{{ cell[1] }}">{{ cell[0] }}{% else %}>–{% endif %}</td>
+{%- endfor %}
+{%- for value in (card.memory_gb, card.bandwidth_gb_per_s) %}
+<td class="number"{% if value == value %} data-sort="{{ value }}"{% endif %}>{{ number(value) }}</td>
+{%- endfor %}</tr>
+{% endfor %}
+</tbody></table></div>
+</div>
+""")
+
+
+@functools.cache
+def rows() -> pd.DataFrame:
+    """Return the published rows that a reader can look through, ROW_COLUMNS and device, model, bits: without
+    MLPerf's, which stand alone, without duplicates and without what a check excludes."""
+    whole = build.table()
+    whole = whole[
+        whole["comparable_within"].isna() & whole["duplicate_of"].isna() & (whole["audit"] != "excluded")
+    ]
+    made, figures = comparable.measured(whole), derived.derived(whole)
+    found = made.assign(
+        before=whole["context_depth"].fillna(0) + whole["input_tokens"].fillna(0),
+        all=figures["output_tokens_per_s"],
+        ttft_ms=whole["ttft_mean_ms"].fillna(whole["ttft_p50_ms"]),
+        date=whole["measured_on"].fillna(whole["published_on"]).astype("string").str[:10],
+        note=whole["audit_notes"].where(whole["audit"] == "flagged", ""),
+    )
+    found = found[found["rate"].notna() | found["all"].notna()]
+    return found.sort_values(["model", "bits", "rate"], ascending=[True, True, False])
+
+
+def plain(value: Value) -> Value:
+    """Return a value as JSON has it: numbers with three digits, nothing for what is missing."""
+    if isinstance(value, float) and value == value:
+        return int(value) if value.is_integer() else float(f"{value:.3g}")
+    if isinstance(value, float):
+        return None
+    return None if value is None or value is pd.NA or value == "" else value
+
+
+def script(name: str, value: Value) -> str:
+    """Return the script that assigns `value` to `name`."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    return f"globalThis.{name}={text};\n"
+
+
+def packed(table: pd.DataFrame) -> dict[str, list]:
+    """Return a table as JSON takes it: its columns, and its rows as lists."""
+    rows = [[plain(value) for value in row] for row in table.astype(object).itertuples(index=False)]
+    return {"columns": list(table), "rows": rows}
+
+
+def best_engines(measured: pd.DataFrame) -> dict[str, list]:
+    """Return {device: [engine, settings in which it was fastest, settings]} of the settings (source, model,
+    bits) in which one source measured two engines or more on it, one user, half the weights or more on it."""
+    shared = ["device", "source", "model", "bits"]
+    rates = measured[measured["engine"] != ""].groupby([*shared, "engine"])["rate"].median().reset_index()
+    several = rates[rates.groupby(shared)["engine"].transform("size") > 1]
+    won = several.loc[several.groupby(shared)["rate"].idxmax()]
+    found = {}
+    for device, part in won.groupby("device"):
+        counts = part["engine"].value_counts()
+        found[device] = [counts.index[0], int(counts.iloc[0]), len(part)]
+    return found
+
+
+def index() -> dict:
+    """Return what downloads/cards.js has: cards and models with their neighbours, the number of each cell by
+    source, where each source lies, and the bits of each format."""
+    table, measured = site.published("lookup"), comparable.one_user()
+    measured = measured[~measured["outside"]]
+    best = best_engines(measured)
+    cards, own = devices(), models()
+    cards["variants"] = [_memories(name) for name in cards["device"]]
+    cards["best"] = [best.get(name) for name in cards["device"]]
+    formats = (
+        measured[measured["format"] != ""].groupby(["model", "format", "bits"]).size().reset_index(name="n")
+    )
+    shown = [
+        "device",
+        "address",
+        "group",
+        "memory_gb",
+        "variants",
+        "bandwidth_gb_per_s",
+        "rows",
+        "sources",
+        "best",
+    ]
+    lookup = [*CELL, "source", "median", "least", "most", "rows", "formats", "engines", "number", "row_id"]
+    return {
+        "groups": GROUPS,
+        "cards": CARDS,
+        "devices": packed(cards[[*shown, "up", "down"]]),
+        "models": packed(own.drop(columns=["parameters_b", "active_b"]).assign(size=_sizes(own))),
+        "lookup": packed(table[lookup]),
+        "formats": packed(formats),
+        "asked": {"counts": COUNTS, "users": USERS, "contexts": CONTEXTS},
+        "sources": {name: source.repository for name, source in sources.listed().items()},
+    }
+
+
+def _sizes(models: pd.DataFrame) -> list[str]:
+    """How many parameters each model has: `30.5 · 10⁹ parameters, 3.3 a token`; empty where nobody says."""
+    words = []
+    for whole, active in zip(models["parameters_b"], models["active_b"]):
+        text = "" if pd.isna(whole) else f"{html.number(whole)} · 10⁹ parameters"
+        words.append(text if pd.isna(active) else f"{text}, {html.number(active)} · 10⁹ a token")
+    return words
+
+
+def _memories(device: str) -> list[float]:
+    """The sizes of memory that a card is sold with, in GB, the largest first."""
+    cards = hardware.accelerators()
+    sizes = cards.loc[cards["family"] == device, "memory_gb"].dropna()
+    return sorted(set(sizes), reverse=True)
+
+
+def write(folder: Path = paths.DOWNLOADS) -> None:
+    """Write cards.js, and cards/<address>.js with the rows of each card and each model, into `folder`."""
+    (folder / "cards").mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "cards.js", script("cards", index()))
+    every = rows()
+    for by in ("device", "model"):
+        for name, part in every[every[by] != ""].groupby(by):
+            shown = part[list(ROW_COLUMNS)].rename(columns=ROW_COLUMNS)
+            text = script("cardRows", packed(shown))
+            write_whole(folder / "cards" / f"{address(name)}.js", text)
+
+
+if __name__ == "__main__":
+    write()
+    print(f"{paths.DOWNLOADS / 'cards.js'}, and a file of rows for each card and model beside it")

@@ -1,0 +1,203 @@
+"""What to expect of cards that people have, computed before a page asks: `make expect-tables`.
+
+    python -m bench.report.expect_tables      writes downloads/expect/<card>.js, with downloads/cards.js
+
+The cards and models with most published rows, the formats published of each model, in the engine that is used
+most on that card; COUNTS of cards, USERS at once, CONTEXTS of tokens. A page only looks an answer up. What an
+engine does not run at all is absent; of what does not fit stands how many GB it needs.
+"""
+
+import itertools
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from bench import paths
+from bench.report import cards
+from bench.report.cards import CONTEXTS, COUNTS, USERS
+from llm_measured.core import hardware
+from llm_measured.core.files import csv_text, write_whole
+from llm_measured.predict import columns
+from llm_measured.published import comparable
+
+MOST_CARDS, MOST_MODELS, MOST_FORMATS = 60, 30, 3
+WIDELY = 22  # of the models: those that were measured on most cards
+CANDIDATES = 70  # cards that are asked about: of some no engine answers anything
+MOST_BYTES_OF_A_CARD, MOST_BYTES = 60_000, 4_000_000
+SHORT_COLUMNS = [
+    "device",
+    "model",
+    "format",
+    "bits",
+    "engine",
+    "tokens_per_s_user",
+    "low",
+    "high",
+    "needs_gb",
+]
+SHORT_COLUMNS += ["users_at_10", "gb"]
+SHORT = "short.csv"  # what one user is to expect on one card in the shortest context, for the pages' tables
+SIXTEEN = {"F16": "BF16"}  # one format to a reader
+
+
+def accelerators() -> dict[str, str]:
+    """Return {card: its variant that is asked about}, the cards with most rows: the variant with most rows of
+    its own, else the one whose memory is fastest."""
+    rows = cards.rows()
+    table = hardware.accelerators().sort_values("bandwidth_gb_per_s", ascending=False)
+    fastest = table.drop_duplicates("family").set_index("family")["accelerator"]
+    known = rows[rows["variant"].isin(table["accelerator"])]
+    commonest = known.groupby("device")["variant"].agg(lambda ids: ids.value_counts().index[0])
+    chosen = {}
+    for device in rows["device"].value_counts().index:
+        variant = commonest.get(device, fastest.get(device))
+        if variant is not None and len(chosen) < CANDIDATES:
+            chosen[device] = variant
+    return chosen
+
+
+def models() -> dict[str, list[str]]:
+    """Return {model: the formats that most sources have published of it}: the models that were measured on
+    most cards by most sources, then those of several sources with most rows."""
+    rows = comparable.one_user()
+    sizes = hardware.by_model()["parameters_b"].dropna()
+    rows = rows[rows["model"].isin(sizes.index) & (rows["format"] != "")]
+    rows = rows.assign(format=rows["format"].replace(SIXTEEN))
+    spread = rows.groupby("model").apply(lambda part: len(part[["device", "source"]].drop_duplicates()))
+    several = rows.groupby("model").filter(lambda part: part["source"].nunique() > 1)
+    ordered = [*spread.sort_values(ascending=False).index[:WIDELY], *several["model"].value_counts().index]
+    chosen = list(dict.fromkeys(ordered))[:MOST_MODELS]
+    found = {}
+    for model in sorted(chosen):
+        counts = rows[rows["model"] == model].groupby("format")["source"].agg(["nunique", "size"])
+        counts = counts.sort_values(["nunique", "size"], ascending=False)
+        found[model] = list(counts.index[:MOST_FORMATS])
+    return found
+
+
+def engines(devices: list[str]) -> pd.Series:
+    """Return the engine with most rows of each card and format, and under the format "" of each card."""
+    rows = cards.rows()
+    rows = rows[rows["device"].isin(devices) & (rows["engine"] != "")]
+    rows = rows.assign(format=rows["format"].replace(SIXTEEN))
+    both = pd.concat([rows, rows.assign(format="")])
+    return both.groupby(["device", "format"])["engine"].agg(lambda names: names.value_counts().index[0])
+
+
+def questions() -> pd.DataFrame:
+    """Return every question, a row each: device, and the columns that `columns.expect` reads."""
+    chosen, offered = accelerators(), models()
+    used = engines(list(chosen))
+    asked = []
+    for device, model in itertools.product(chosen, offered):
+        for form in offered[model]:
+            engine = used.get((device, form), used.get((device, "")))
+            if engine is None:
+                continue
+            counts = COUNTS if cards.group(device) in cards.CARDS else COUNTS[:1]
+            for count, users, context in itertools.product(counts, USERS, CONTEXTS):
+                asked.append((device, chosen[device], count, model, form, engine, users, context))
+    names = ["device", "accelerator", "accelerators", "model", "format", "engine", "users", "context_tokens"]
+    return pd.DataFrame(asked, columns=names)
+
+
+def answers(asked: pd.DataFrame) -> pd.DataFrame:
+    """Return questions with what is to be expected; those that no engine answers are absent."""
+    found = asked.join(columns.expect(asked.drop(columns="device")))
+    return found[found["needs_gb"].notna()]
+
+
+def pack(answered: pd.DataFrame) -> dict:
+    """Return {model: {format: [engine, answers]}} of one card; an answer is [tokens/s of each user, low,
+    high, GB that it needs, users who get 10 tokens/s], or only the GB where it does not fit, or 0 where no
+    engine answers; they stand in the order of COUNTS, USERS and CONTEXTS."""
+    found: dict[str, dict] = {}
+    keys = ["accelerators", "users", "context_tokens"]
+    order = list(itertools.product(COUNTS, USERS, CONTEXTS))
+    for (model, form, engine), part in answered.groupby(["model", "format", "engine"], sort=False):
+        listed = dict(zip(part[keys].itertuples(index=False, name=None), _numbers(part)))
+        found.setdefault(model, {})[form] = [engine, [listed.get(key, 0) for key in order]]
+    return found
+
+
+def _numbers(part: pd.DataFrame) -> list:
+    listed = []
+    shown = ["tokens_per_s_user", "low", "high", "needs_gb", "users_at_10"]
+    for rate, low, high, needs, users in part[shown].itertuples(index=False, name=None):
+        needs = _short(needs)
+        listed.append(
+            needs if rate != rate else [_short(rate), _short(low, 2), _short(high, 2), needs, _count(users)]
+        )
+    return listed
+
+
+def _count(users: float) -> int | None:
+    """A number of users; nothing where it is not known, as where nobody says how much memory there is."""
+    return int(users) if math.isfinite(users) else None
+
+
+def _short(value: float, digits: int = 3) -> float:
+    number = float(f"{value:.{digits}g}")
+    return int(number) if number == int(number) else number
+
+
+def _bits() -> pd.Series:
+    """Bits of each format, by its name."""
+    rows = comparable.one_user()
+    return rows.groupby("format")["bits"].agg(lambda bits: bits.value_counts().index[0])
+
+
+def folder() -> Path:
+    """Return the folder of the answers."""
+    return paths.DOWNLOADS / "expect"
+
+
+def write() -> list[str]:
+    """Write a script for each card, and SHORT; return a sentence on their sizes. Ends with 1 where one is too
+    large."""
+    folder().mkdir(parents=True, exist_ok=True)
+    sizes = {}
+    every = answers(questions())
+    every = every[every["device"].isin(every["device"].unique()[:MOST_CARDS])]
+    for device, part in every.groupby("device", sort=False):
+        name, variant = cards.address(device), part["accelerator"].iloc[0]
+        held = hardware.by_accelerator().at[variant, "memory_gb"]
+        value = {"card": name, "variant": variant, "gb": cards.plain(held), "of": pack(part)}
+        write_whole(folder() / f"{name}.js", cards.script("answers", value))
+        sizes[name] = (folder() / f"{name}.js").stat().st_size
+    large = [name for name, size in sizes.items() if size > MOST_BYTES_OF_A_CARD]
+    if large or sum(sizes.values()) > MOST_BYTES:
+        sys.exit(f"Too large: {', '.join(large) or 'all files together'}, {sum(sizes.values()):,} bytes.")
+    every["bits"] = every["format"].map(_bits())
+    every["gb"] = every["accelerator"].map(hardware.by_accelerator()["memory_gb"])
+    one = (every["accelerators"] == 1) & (every["users"] == 1) & (every["context_tokens"] == CONTEXTS[0])
+    write_whole(folder() / SHORT, csv_text(every.loc[one, SHORT_COLUMNS]))
+    most = max(sizes, key=lambda name: sizes[name])
+    return [
+        f"{folder()}: {len(every):,} answers of {len(sizes)} cards, {sum(sizes.values()) / 1e6:.2g} MB, the "
+        f"largest {most}, {sizes[most] / 1e3:.0f} kB"
+    ]
+
+
+def stale() -> bool:
+    """Return whether the answers are older than what they are made from, or are not there."""
+    made = folder() / SHORT
+    package = paths.ROOT / "llm_measured"
+    inputs = [*package.rglob("*.csv*"), *package.rglob("*.py"), Path(__file__), Path(cards.__file__)]
+    newest = max(file.stat().st_mtime for file in [*inputs, *paths.TABLES.glob("published_*.csv")])
+    return not made.exists() or made.stat().st_mtime < newest
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write cards and answers; with --if-needed only where they are older than what they are made from."""
+    if "--if-needed" in arguments and not stale():
+        return
+    cards.write()
+    print(*write(), sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,1 +1,0 @@
-"""Figures, tables, findings and pages of `llm_measured.published`."""

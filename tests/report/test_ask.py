@@ -1,0 +1,99 @@
+"""The fields of How much and Start in a browser, from their files; answers are those of the command."""
+
+import json
+import sys
+
+import pytest
+from commands import run
+
+from bench.report import expect_tables
+
+pytestmark = [pytest.mark.early, pytest.mark.check]
+READY = "#ask"
+
+
+@pytest.fixture(scope="module")
+def site(rendered):
+    return rendered / "pages" / "how-much.html"
+
+
+def said(page):
+    return page.locator("#said").inner_text()
+
+
+def choose(page, **values):
+    """Choose values of fields, and wait until the answer stands there."""
+    for name, value in values.items():
+        before = int(page.locator("#ask").get_attribute("data-ready"))
+        page.select_option(f"#ask-{name}", value)
+        page.wait_for_function(f"Number(document.getElementById('ask').dataset.ready) > {before}")
+
+
+def test_the_first_answer_is_the_one_that_the_fields_give(opened, browser, site):
+    plain = browser.new_page(java_script_enabled=False)
+    plain.goto(f"file://{site}")
+    first = said(plain)
+    plain.close()
+    page = opened()
+    assert said(page) == first and "measured" in first and "expect" in first and "fits" in first
+    assert page.locator("#ask select").count() == 7
+
+
+def test_an_answer_is_the_one_of_the_command(opened):
+    page = opened()
+    choose(page, accelerator="rtx-3090", model="llama-3.1-8b", format="Q4_K_M", users="8", context="8192")
+    command = page.locator("#command").inner_text()
+    assert command.startswith('llm-measured expect "RTX 3090" llama-3.1-8b Q4_K_M llama.cpp')
+    words = ["RTX 3090", "llama-3.1-8b", "Q4_K_M", "llama.cpp", "--context", "8192", "--users", "8", "--json"]
+    told = json.loads(run(sys.executable, "-m", "llm_measured", "expect", *words).stdout)
+    (rate,) = [value for key, value in told.items() if key == "predicted_output_tokens_per_s"]
+    assert f"expect {rate:.0f} (" in said(page) and "for each of 8" in said(page)
+
+
+def test_a_smaller_memory_and_more_cards_change_what_fits(opened):
+    page = opened("?accelerator=rtx-3090&model=llama-3-70b")
+    assert "does not fit" in said(page)
+    choose(page, count="2")
+    assert "fits" in said(page) and "does not fit" not in said(page) and "of 48 GB" in said(page)
+    page = opened("?accelerator=apple-m4-max&model=gpt-oss-120b&memory=64")
+    assert "does not fit" in said(page) and "of 64 GB" in said(page)
+    choose(page, memory="128")
+    assert "fits" in said(page) and "does not fit" not in said(page)
+
+
+def test_a_choice_stands_in_the_address(opened):
+    page = opened()
+    choose(page, accelerator="rtx-5090", users="32")
+    again = opened(page.evaluate("location.search"))
+    assert said(again) == said(page) and "for each of 32" in said(page)
+
+
+def test_start_asks_five_fields_of_the_same_answers(opened, rendered):
+    page = opened(file=rendered / "index.html")
+    assert page.locator("#ask select").count() == 5 and said(page) == said(opened())
+
+
+def test_the_answers_are_small_and_none_is_impossible(rendered):
+    files = sorted((rendered / "downloads" / "expect").glob("*.js"))
+    sizes = [file.stat().st_size for file in files]
+    assert len(files) == expect_tables.MOST_CARDS
+    assert max(sizes) <= 60_000 and sum(sizes) <= 4_000_000
+    for file in files:
+        answers = json.loads(file.read_text().removeprefix("globalThis.answers=").rstrip(";\n"))
+        for formats in answers["of"].values():
+            for _, listed in formats.values():
+                assert len(listed) == 27
+                for answer in listed:
+                    if isinstance(answer, list):
+                        rate, low, high, needs, users = answer
+                        assert (
+                            0 < low <= 1.06 * rate and rate <= 1.06 * high and needs > 0 and (users or 0) >= 0
+                        )
+
+
+def test_the_forty_most_asked_stand_without_javascript(site, browser):
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(f"file://{site}")
+    table = page.locator("table", has_text="users at 10 tokens/s")
+    assert table.locator("tbody tr").count() == 40 and table.locator("thead th").count() <= 8
+    page.close()
