@@ -38,7 +38,6 @@
 #     make expect DATA=rows.csv OUT=predicted.csv   what to expect of one user or many on any accelerator, from what others published;
 #                                        predict-fit: its coefficients from all published rows; expect-proof: its errors on
 #                                        sources left out, and what intervals need;
-#                                        expect-log: predictions that wait for a measurement;
 #                                        expect-tables: the answers that the page How much looks up, in downloads/
 #     make proof                         the long simulations behind the intervals; their result is committed
 #     make lint                          format, style, types, and which room and package may import which
@@ -77,7 +76,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log expect-tables study try test check check-backend check-engines faults wheels audit contribute proof lint site tables figures data readme help install
+.PHONY: compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-tables study try test check check-backend check-engines faults wheels audit contribute proof lint site tables figures data readme help install
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -156,9 +155,6 @@ predict-fit: .venv/ready
 
 expect-proof: .venv/ready
 	@python -m llm_measured.predict.command prove
-
-expect-log: .venv/ready
-	@python -m llm_measured.predict.command log
 
 expect-tables: .venv/ready
 	@python -m bench.report.expect_tables

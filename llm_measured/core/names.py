@@ -534,7 +534,7 @@ GROUP = re.compile(
 PUBLISHED_IN = [
     (re.compile(r"gpt-oss"), "MXFP4"),
     (
-        re.compile(r"deepseek-(v3|r1)(?!.*(distill|qwen|llama))|kimi-k2(?!-5)|minimax-m2"),
+        re.compile(r"deepseek-(v3|r1)(?!.*(distill|qwen|llama))|kimi-k2(?!-5)|minimax-m2|ministral-3"),
         "FP8",
     ),
 ]

@@ -1,7 +1,8 @@
 """What a reader gets: whether it fits, tokens/s with an interval, the time of a prompt, who measured exactly
 this, the published rows that come nearest, and what was guessed."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,130 +14,127 @@ from llm_measured.predict import effects, fit, nearest, prices, question, step
 
 FOLDER = Path(__file__).parent
 PREDICTED = "predicted_output_tokens_per_s"
-QUANTILE = 1.959964  # of the normal distribution: 95 % lie within so many standard deviations
-OFFLOAD_SPREAD = 0.5  # of the logarithm: nobody says how a host's memory is read, and few rows tell
-# Users at once that a regime goes up to; phones, processors and one user have regimes of their own.
-LOADS = {8.0: "2 to 8 users", 32.0: "9 to 32 users", float(question.MOST_USERS): "more than 32 users"}
+OFFLOAD_WIDE = 0.9  # of the logarithm: half an interval for what a host reads, of which few rows tell
+LOADS = {1.0: "one user", 8.0: "2 to 8 users", float(question.MOST_USERS): "more users"}
+# Families of engines whose intervals are counted apart.
+COUNTED = ("llama.cpp", "mlx", "vllm", "sglang", "tensorrt-llm", "transformers")
 
 
-def regime(table: pd.DataFrame) -> pd.Series:
-    """The kind of setup that errors are counted for: what sources that were left out are alike in."""
-    several = table["split"] != "one"
-    mixed = table["mixture"] == "mixture"
-    own = table["engine_family"].isin(["llama.cpp", "mlx"])
-    made = table["accelerator_class"]
-    users = table["users"]
-    load = pd.Series(np.searchsorted(list(LOADS), users), index=table.index).clip(upper=len(LOADS) - 1)
-    many = load.map(dict(enumerate(LOADS.values()))) + np.where(mixed, ", mixtures", ", dense")
-    found = np.select(
-        [
-            (made.isin(["phone"]) | made.str.contains("NPU|ASIC")) & (users == 1),
-            (made == "CPU") & (users == 1),
-            users > 1,
-            several & mixed,
-            several & (table["split"] == "layers"),
-            several,
-            (table["engine_kind"] == "framework"),
-            own & mixed,
-            own & made.str.contains("NVIDIA|AMD card"),
-            own,
-            mixed,
-        ],
-        [
-            "phones, NPUs, ASICs",
-            "processors",
-            many,
-            "mixtures on several",
-            "several, by layers",
-            "several, side by side",
-            "frameworks",
-            "mixtures, llama.cpp and MLX",
-            "dense, llama.cpp on a card",
-            "dense, llama.cpp and MLX on shared memory",
-            "mixtures, other engines",
-        ],
-        "dense, other engines",
-    )
-    return pd.Series(found, index=table.index)
+@dataclass(frozen=True)
+class Fitted:
+    """What answers are made of: the fit of each model, and published cases with what they are off."""
+
+    fits: Mapping[effects.Model, fit.Fit]
+    known: pd.DataFrame
 
 
 @cache
-def regimes() -> pd.DataFrame:
-    """Per regime stretch: how many times wider than the model's own an interval has to be, from sources that
-    were left out."""
-    return pd.read_csv(FOLDER / "regimes.csv").set_index("regime")
+def committed() -> Fitted:
+    """What `make predict-fit` has written."""
+    models = (effects.ONE, effects.STEP, effects.SMALL, effects.PROMPT)
+    return Fitted({model: fit.committed(model) for model in models}, nearest.published())
 
 
-def seconds(
-    table: pd.DataFrame, offloaded: np.ndarray | None, fitted: Callable[[effects.Model], fit.Fit]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`fit.Fit.seconds` of setups, each by the model that answers it, as `fitted` has it."""
-    table = fit.reached(table, fitted(effects.PROMPT))
-    mean, spread, shares = np.empty(len(table)), np.empty(len(table)), np.empty((len(table), len(step.PARTS)))
-    for model, here in _by_model(table):
-        part, away = table[here], None if offloaded is None else offloaded[here]
-        mean[here], spread[here], shares[here] = fitted(model).seconds(part, away)
-        users, at = part["users"].to_numpy(), fitted(model).places(part)
-        # A step of several users takes at least as long as that of fewer of them.
-        fewer = 1.0
-        while (users > fewer).any():
-            least = fitted(model).middle(part.assign(users=fewer), away, at)[0]
-            mean[here] = np.where(users > fewer, np.maximum(mean[here], least), mean[here])
-            fewer *= 2
-    return mean, spread, shares
+def seconds(table: pd.DataFrame, offloaded: np.ndarray, fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
+    """(logarithm of a step's seconds, share of each of step.PARTS in it) of setups; `offloaded`: share of the
+    weights that is read from the host's memory."""
+    table = fit.reached(table, fitted.fits[effects.PROMPT])
+    mean, shares = _middle(table, offloaded, fitted)
+    # A step of several users takes at least as long as that of fewer of them, down to two.
+    fewer = 2.0
+    while (more := (table["users"] > fewer).to_numpy()).any():
+        least, _ = _middle(table[more].assign(users=fewer), offloaded[more], fitted)
+        mean[more] = np.maximum(mean[more], least)
+        fewer *= 2
+    return mean, shares
 
 
-def _by_model(table: pd.DataFrame) -> list[tuple[effects.Model, np.ndarray]]:
-    """The models that answer setups, each with which of them."""
-    small = effects.is_small(table).to_numpy()
-    both = ((effects.STEP, ~small), (effects.SMALL, small))
-    return [(model, here) for model, here in both if here.any()]
+def _middle(table: pd.DataFrame, offloaded: np.ndarray, fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
+    """`seconds` apart from what fewer users get; `table` has reached_flops."""
+    mean, shares = np.empty(len(table)), np.empty((len(table), len(step.PARTS)))
+    for model, here in effects.answered_by(table).items():
+        if here.any():
+            mean[here], shares[here] = fitted.fits[model].seconds(table[here], offloaded[here])
+    # Of one user both fits know something where the engine serves: each is off by 28 %, their mean by 19.
+    both = (table["users"] == 1).to_numpy() & effects.learnt_by(table)[effects.STEP]
+    if both.any():
+        mean[both] += fitted.fits[effects.STEP].seconds(table[both], offloaded[both])[0]
+        mean[both] /= 2
+    # What the nearest measured curve is off says something of several users; of one it was no gain.
+    many = (table["users"] > 1).to_numpy()
+    mean[many] += nearest.shift(table[many], fitted.known)
+    return mean, shares
 
 
 def users_at(table: pd.DataFrame, rate: float) -> np.ndarray:
     """How many users at once are each expected to get `rate` tokens/s, as each of any fewer, and fit: 0 to
     question.MOST_USERS, NaN where nobody says how much memory there is. `table`: setups, whatever their
     users."""
-    table = fit.reached(table.assign(users=1.0), fit.committed(effects.PROMPT))
+    fitted, nothing = committed(), np.zeros(len(table))
+    table = fit.reached(table, fitted.fits[effects.PROMPT])
     held = step.most_users(table, question.ROOM)
-    most = np.zeros(len(table))
-    for model, here in _by_model(table):
-        part, fitted = table[here], fit.committed(model)
-        at, room = fitted.places(part), held[here]
 
-        def enough(users: np.ndarray) -> np.ndarray:
-            """Whether each of so many of `part` gets the rate, apart from what fewer get."""
-            many = part.assign(users=users)
-            seconds_ = np.maximum(np.exp(fitted.middle(many, None, at)[0]), step.least(many))
-            return (seconds_ * rate <= 1) & (users <= room)
+    def enough(users: np.ndarray) -> np.ndarray:
+        """Whether each of so many users gets the rate, apart from what fewer get."""
+        many = table.assign(users=users)
+        taken = np.maximum(np.exp(_middle(many, nothing, fitted)[0]), step.least(many, nothing))
+        return (taken * rate <= 1) & (users <= held)
 
-        # The last power of two that reaches the rate as all before it do; then halves of what lies above.
-        low, yet, power = np.zeros(len(part)), np.ones(len(part), dtype=bool), 1.0
-        while power <= question.MOST_USERS:
-            yet &= enough(np.full(len(part), power))
-            low = np.where(yet, power, low)
-            power *= 2
-        high = np.minimum(np.maximum(2 * low, 1), question.MOST_USERS + 1)
-        while (high - low > 1).any():
-            middle = np.floor((low + high) / 2)
-            reach = (high - low > 1) & enough(np.maximum(middle, 1))
-            low, high = np.where(reach, middle, low), np.where(reach | (high - low <= 1), high, middle)
-        most[here] = low
-    return np.where(np.isinf(held), np.nan, most)
+    # The last power of two that reaches the rate as all before it do; then halves of what lies above.
+    low, yet, power = nothing, np.ones(len(table), dtype=bool), 1.0
+    while power <= question.MOST_USERS:
+        yet &= enough(np.full(len(table), power))
+        low = np.where(yet, power, low)
+        power *= 2
+    high = np.minimum(np.maximum(2 * low, 1), question.MOST_USERS + 1)
+    while (high - low > 1).any():
+        middle = np.floor((low + high) / 2)
+        reach = (high - low > 1) & enough(np.maximum(middle, 1))
+        low, high = np.where(reach, middle, low), np.where(reach | (high - low <= 1), high, middle)
+    return np.where(np.isinf(held), np.nan, low)
+
+
+def group(table: pd.DataFrame) -> pd.Series:
+    """The kind of setup whose intervals are counted together: family of engines and load; phones and
+    processors apart."""
+    family = table["engine_family"].where(table["engine_family"].isin(COUNTED), "other engines")
+    family = family.mask(effects.is_small(table), "phones and processors")
+    load = pd.cut(table["users"], [0.0, *LOADS], labels=list(LOADS.values())).astype(str)
+    return family + ", " + load
+
+
+@cache
+def widths() -> pd.DataFrame:
+    """Per group (and per load, where a group has too few sources) wide and likely: how far, as a logarithm,
+    95 of 100 and two of three sources are off that were left out."""
+    return pd.read_csv(FOLDER / "intervals.csv").set_index("group")
+
+
+def half_widths(table: pd.DataFrame, known: pd.DataFrame, new: np.ndarray) -> np.ndarray:
+    """Columns wide and likely of `known` (as `widths`) for each setup, wider where it is `new` (as `unseen`)
+    and where the memory may be one of two."""
+    groups = group(table)
+    alone = groups.where(groups.isin(known.index), groups.str.split(", ").str[1])
+    half = known.loc[alone, ["wide", "likely"]].to_numpy()
+    half = half * np.where(new, UNSEEN, 1.0)[:, None]
+    spread = np.log(table["bandwidth_most"] / table["bandwidth_low"]).to_numpy(dtype=float) / 2
+    return np.hypot(half, spread[:, None])
 
 
 def interval(table: pd.DataFrame, offloaded: np.ndarray | None = None) -> pd.DataFrame:
-    """Columns seconds, low, high (of a step) and a column for each of step.PARTS (its share of the time)."""
-    mean, spread, shares = seconds(table, offloaded, fit.committed)
-    kind = regime(table)
-    wide = kind.map(regimes()["stretch"]).fillna(regimes()["stretch"].max()).to_numpy()
-    half = QUANTILE * wide * spread
-    if offloaded is not None:
-        half = np.hypot(half, QUANTILE * OFFLOAD_SPREAD * (offloaded > 0))
-    least = step.least(table, offloaded)
+    """Columns seconds, low, high (of a step, 95 of 100 sources), likely_low, likely_high (two of three) and a
+    column for each of step.PARTS (its share of the time)."""
+    away = np.zeros(len(table)) if offloaded is None else offloaded
+    mean, shares = seconds(table, away, committed())
+    half = np.hypot(
+        half_widths(table, widths(), unseen(table)), (away > 0)[:, None] * [OFFLOAD_WIDE, OFFLOAD_WIDE / 2]
+    )
+    least = step.least(table, away)
     out = pd.DataFrame(shares, columns=list(step.PARTS), index=table.index)
-    for name, logs in (("seconds", mean), ("low", mean - half), ("high", mean + half)):
-        out[name] = np.maximum(np.exp(logs), least)
+    out["seconds"] = np.maximum(np.exp(mean), least)
+    for name, wide in (("", half[:, 0]), ("likely_", half[:, 1])):
+        out[f"{name}low"] = np.maximum(np.exp(mean - wide), least)
+        out[f"{name}high"] = np.maximum(np.exp(mean + wide), least)
     return out
 
 
@@ -145,39 +143,50 @@ def fits(table: pd.DataFrame) -> np.ndarray:
     return step.outside(table, question.ROOM)
 
 
+def away_share(table: pd.DataFrame, outside: np.ndarray) -> np.ndarray:
+    """Share of the weights that is left on the host where `outside` does not fit: buffers and a desktop take
+    their part of the card then."""
+    more = outside + step.DESKTOP_BYTES / step.weight_bytes(table)
+    return np.where(outside > 0, np.minimum(more, 1), 0.0)
+
+
 def offloads(table: pd.DataFrame) -> np.ndarray:
-    """Whether what does not fit is read from the host's memory, of setups: one accelerator, one user, and an
-    engine that leaves the rest there."""
+    """Whether what does not fit is read from the host's memory, of setups: one user, and an engine that
+    leaves the rest there."""
     engines = table["engine_family"].isin(question.machines.OFFLOADING)
-    return (engines & (table["accelerators"] == 1) & (table["users"] == 1)).to_numpy(dtype=bool)
+    return (engines & (table["users"] == 1)).to_numpy(dtype=bool)
 
 
-def estimated(table: pd.DataFrame) -> np.ndarray:
-    """Whether something was guessed, or engine, generation or format were never seen, of setups."""
-    seen = np.ones(len(table), dtype=bool)
-    for model, here in _by_model(table):
-        known = fit.committed(model).index
-        for name, column in (
-            ("efficiency by engine family", "engine_family"),
-            ("efficiency by generation", "architecture"),
-            ("efficiency by format", "format"),
-        ):
-            seen[here] &= [(name, level) in known for level in table.loc[here, column]]
-    return ~seen | (table["guessed"].str.len() > 0).to_numpy()
+UNSEEN = 1.3  # times wider is an interval where no case had the engine, the generation or the format
+
+
+def unseen(table: pd.DataFrame, fitted: Fitted | None = None) -> np.ndarray:
+    """Whether no case had the engine, the generation or the format, of setups."""
+    fits = (fitted or committed()).fits
+    found = np.zeros(len(table), dtype=bool)
+    for name, column in (
+        ("efficiency by engine family", "engine_family"),
+        ("efficiency by generation", "architecture"),
+        ("efficiency by format", "format"),
+    ):
+        for model, here in effects.answered_by(table).items():
+            levels = {level for effect, level in fits[model].index if effect == name}
+            found |= here & ~table[column].isin(levels).to_numpy()
+    return found
 
 
 def expected(table: pd.DataFrame) -> pd.DataFrame:
-    """What is expected of setups that are not refused: rate, low, high, bound (tokens/s of each user; of what
-    does not run as if it fitted), outside (share of the weights), runs (all fits, or the engine leaves the
-    rest in the host's memory), weights_gb, cache_gb, held_gb, users_fit, and the share of each of
-    step.PARTS."""
+    """What is expected of setups that are not refused: RATES and bound (tokens/s of each user; of what does
+    not run as if it fitted), outside and away (shares of the weights), host_gb_per_s, runs (all fits, or the
+    engine leaves the rest in the host's memory), weights_gb, cache_gb, held_gb, users_fit, and the share of
+    each of step.PARTS."""
     outside, told = fits(table), offloads(table)
-    away = np.where(told, outside, 0.0)
+    away = np.where(told, away_share(table, outside), 0.0)
     found = interval(table, away)
     return found[list(step.PARTS)].assign(
-        rate=1 / found["seconds"],
-        low=1 / found["high"],
-        high=1 / found["low"],
+        **rates(found),
+        away=away,
+        host_gb_per_s=step.host_rate(table, away) / 1e9,
         bound=1 / step.least(table, away),
         outside=outside,
         runs=(outside == 0) | told,
@@ -205,7 +214,9 @@ def predictions(questions: pd.DataFrame) -> pd.DataFrame:
         for end, name in (("", "rate"), ("_low", "low"), ("_high", "high")):
             out.loc[part.index, PREDICTED + end] = found[name]
         out.loc[part.index, "bound_output_tokens_per_s"] = found["bound"]
-        out.loc[part.index, "estimated"] = estimated(part) | (found["outside"] > 0)
+        out.loc[part.index, "estimated"] = (
+            unseen(part) | (part["guessed"].str.len() > 0) | (found["outside"] > 0)
+        )
     out["refused"] = table["refused"]
     return out
 
@@ -228,16 +239,20 @@ def too_large(table: pd.DataFrame, found: pd.DataFrame) -> list[str]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is expected for one question: tokens/s with its interval and bound, seconds to the first token of
-    a prompt alone on the machine, gigabytes needed and held, how many users fit, who measured exactly this,
-    what comes nearest, and the price of an accelerator (None where nobody states one). Rates are those of
-    each user."""
+    """What is expected for one question: tokens/s with its intervals (95 of 100 sources; likely: two of
+    three) and bound (None where it hangs on a guess), seconds to the first token of a prompt alone on the
+    machine, gigabytes needed and held, how many users fit, the share of the weights that does not (outside)
+    and that stays on the host (away), who measured exactly this, what comes nearest, the price of an
+    accelerator (None where nobody states one), and the answers for the other variants that the name may mean.
+    Rates are those of each user."""
 
     setup: pd.Series
     rate: float
     low: float
     high: float
-    bound: float
+    likely_low: float
+    likely_high: float
+    bound: float | None
     shares: dict[str, float]
     first_token_s: tuple[float, float, float]
     weights_gb: float
@@ -245,10 +260,13 @@ class Answer:
     held_gb: float
     users_fit: float
     outside: float
+    away: float
+    host_gb_per_s: float
     offloads: bool
     exact: pd.DataFrame
     near: pd.DataFrame
     price: prices.Price | None
+    variants: tuple["Answer", ...] = ()
 
     @property
     def answered(self) -> bool:
@@ -266,7 +284,15 @@ class Answer:
         return middle, low, high
 
 
-NUMBERS = ["rate", "low", "high", "bound", "weights_gb", "cache_gb", "held_gb", "users_fit", "outside"]
+RATES = ["rate", "low", "high", "likely_low", "likely_high"]
+NUMBERS = [*RATES, "weights_gb", "cache_gb", "held_gb", "users_fit", "outside", "away", "host_gb_per_s"]
+
+
+def rates(found: pd.DataFrame) -> pd.DataFrame:
+    """Tokens/s of `interval`'s seconds, columns RATES."""
+    slow = {"rate": "seconds", "low": "high", "high": "low"}
+    slow |= {"likely_low": "likely_high", "likely_high": "likely_low"}
+    return pd.DataFrame({rate: 1 / found[name] for rate, name in slow.items()})
 
 
 def one(asked: Mapping[str, object]) -> Answer:
@@ -276,16 +302,41 @@ def one(asked: Mapping[str, object]) -> Answer:
     if setup["refused"]:
         raise question.Refused(setup["refused"])
     found = expected(table).iloc[0]
+    plain = question.whole({name: str(value) for name, value in asked.items() if value is not None})
+    guessed_host = found["away"] > 0 and setup["host_bandwidth"] != setup["host_bandwidth"]
     return Answer(
         setup=setup,
+        bound=None if guessed_host else float(found["bound"]),
         shares={name: float(found[name]) for name in step.PARTS},
-        first_token_s=first_token(table),
+        first_token_s=first_token(table, np.array([found["away"]])),
         exact=nearest.exact(setup),
         near=nearest.of(setup, 5),
         price=prices.of(setup),
         **{name: float(found[name]) for name in NUMBERS},
         offloads=bool(found["runs"] and found["outside"] > 0),
+        variants=tuple(
+            one({**plain, "accelerator": other, "accelerators": f"{setup['accelerators']:g}"})
+            for other in setup["variants"]
+        ),
     )
+
+
+SCHEMA = "llm-measured expect 3"  # of every JSON: kind, then the answer, or a list of answers
+
+
+def as_json(kind: str, shown: Mapping[str, object] | pd.DataFrame) -> str:
+    """`shown`, one answer or a row each, as the JSON that schema.json describes; unknown is null."""
+    if isinstance(shown, pd.DataFrame):
+        cells = shown.astype(object).where(shown.notna(), None).to_dict("records")
+        shown = {"answers": [{name: _plain(value) for name, value in row.items()} for row in cells]}
+    plain = {name: _plain(value) for name, value in shown.items()}
+    head = {"schema": SCHEMA, "kind": kind}
+    return json.dumps(head | plain, indent=2, ensure_ascii=False, allow_nan=False, default=float)
+
+
+def _plain(value: object) -> object:
+    infinite = isinstance(value, float) and not np.isfinite(value)
+    return None if infinite else value
 
 
 def short(number: float) -> str:
@@ -293,13 +344,12 @@ def short(number: float) -> str:
     return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
 
 
-def first_token(table: pd.DataFrame) -> tuple[float, float, float]:
+def first_token(table: pd.DataFrame, away: np.ndarray) -> tuple[float, float, float]:
     """(seconds to the first token of a prompt, low, high) of the one setup in `table` (column prompt), alone
-    on its machine; never less than reading the weights once."""
-    mean, spread, _ = fit.committed(effects.PROMPT).seconds(table)
-    wide = float(regimes().at["prompts", "stretch"])
+    on its machine; never less than reading the weights once. `away`: share of the weights on the host."""
+    mean, _ = committed().fits[effects.PROMPT].seconds(table)
+    half = float(widths().at["prompts", "wide"])
     least = np.exp(step.parts(table)[0, 0])
-    half = QUANTILE * wide * spread[0]
-    middle = mean[0]
-    low, seconds, high = (max(float(np.exp(at)), least) for at in (middle - half, middle, middle + half))
-    return seconds, low, high
+    middle = np.log(np.exp(mean[0]) + step.prompt_away_seconds(table, away)[0])
+    low, seconds_, high = (max(float(np.exp(at)), least) for at in (middle - half, middle, middle + half))
+    return seconds_, low, high

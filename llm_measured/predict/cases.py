@@ -2,20 +2,28 @@
 
 Which rows enter is decided from what was set and never from the rate."""
 
+import re
+
 import numpy as np
 import pandas as pd
 
-from llm_measured.core import hardware
+from llm_measured.core import hardware, names
 from llm_measured.predict import question, step
 from llm_measured.published import checks, derived
 
 # Runs that strangers sent in, over several lengths together, hold shared and partly offloaded machines: of
 # these a case is the median of at least so many.
 FEWEST_SENT_IN = 4
+# When sources measured whose rows state no date but that of their repository's last change: by their texts
+# and their newest model (argonne: Qwen2 of June 2024, no Llama 3.1).
+MEASURED = {"argonne-llm-inference-bench": "2024-07", "gpt-fast": "2023-12", "autoawq": "2023-12"}
 SHORTEST_ANSWER = 32  # tokens, below which a rate is mostly its start
 FEW_USERS = 8  # up to which a source may say less of how they were served
 # What a case of a source is made of.
-CASE = ["source", "machine", "accelerators", "split", "model", "format", "engine", "users", "depth", "ratio"]
+CASE = ["source", "machine", "accelerators", "split", "model", "format", "engine", "era", "users", "depth"]
+CASE += ["cache_bytes_per_token", "ratio"]
+# Sources in which strangers send in what their own machines do, shared and power-limited ones among them.
+CROWD = {"localscore", "pocketpal", "localmaxxing", "llmfit-community"}
 
 
 def eligible(rows: pd.DataFrame) -> pd.Series:
@@ -52,7 +60,13 @@ def eligible(rows: pd.DataFrame) -> pd.Series:
 def asked(rows: pd.DataFrame) -> pd.DataFrame:
     """The published `rows` as questions, same index: what a reader would write to ask for them."""
     unknown = rows["accelerator"].isna() | rows["accelerator"].isin([hardware.UNKNOWN_VARIANT, "cpu"])
-    date = rows["measured_on"].fillna(rows["published_on"])
+    date = rows["measured_on"].fillna(rows["source"].map(MEASURED)).fillna(rows["published_on"])
+    when = date.str[:4].astype(float) + (date.str[5:7].replace("", None).astype(float) - 0.5).fillna(6) / 12
+    # A version says more than the day on which somebody ran it.
+    of_version = [
+        question.version_year(names.engine(engine).family, version)
+        for engine, version in zip(rows["engine"].fillna("any"), rows["version_name"].astype(object))
+    ]
     by_rows = rows["flags"].fillna("").str.contains(r"split[-_]mode=row|-sm row")
     tensor = (rows["tp"] > 1) & (rows["tp"] == rows["accelerators"]) | by_rows
     return pd.DataFrame(
@@ -64,10 +78,18 @@ def asked(rows: pd.DataFrame) -> pd.DataFrame:
             "engine": rows["engine"].fillna("any") + " " + rows["backend"].fillna(""),
             "accelerators": rows["accelerators"].fillna(1),
             "split": np.where(tensor, "tensor", np.where(rows["pp"] == rows["accelerators"], "layers", "")),
-            "year": date.str[:4].astype(float)
-            + (date.str[5:7].replace("", None).astype(float) - 0.5).fillna(6) / 12,
+            "year": pd.Series(of_version, rows.index, dtype=float).fillna(when),
+            "kv_bits": rows["kv_format_name"].map(
+                {name: _kv_bits(name) for name in rows["kv_format_name"].dropna().unique()}
+            ),
         }
     )
+
+
+def _kv_bits(text: str) -> float:
+    """Bits of a value in the cache of a format as rows name it; NaN where it names none."""
+    number = re.search(r"\d+(\.\d+)?", text)
+    return names.bits(text) or (float(number[0]) if number else np.nan)
 
 
 def setups(rows: pd.DataFrame) -> pd.DataFrame:
@@ -75,6 +97,10 @@ def setups(rows: pd.DataFrame) -> pd.DataFrame:
     questions = asked(rows)
     questions.loc[rows["accelerators"].fillna(1) == 1, "split"] = ""
     table = question.read(questions)
+    # A format that only the model's name makes likely is enough for an answer, and not to learn from.
+    likely = (questions["weights_format"] == "") & table["engine_family"].isin(["llama.cpp", "any", "mlx"])
+    assumed = table["guessed"].map(lambda said: any("most checkpoints" in sentence for sentence in said))
+    table.loc[likely & assumed, "refused"] = "The row states no number format."
     known = rows["context_depth"].notna() | rows["input_tokens"].notna()
     given, made = derived.lengths(rows)
     cached = rows["context_depth"].fillna(0) + given.fillna(0) + made.fillna(128) / 2
@@ -106,6 +132,7 @@ def cases(rows: pd.DataFrame) -> pd.DataFrame:
         table[name] = part[name]
     table["mixed"] = (part["lengths"] == "mixed").to_numpy()
     table["fine"] = (part["audit"] != checks.EXCLUDED).to_numpy()
+    table["crowd"] = part["source"].isin(CROWD)
     table["rate"] = derived.derived(part)["output_tokens_per_s_per_request"]
     table = table[table["refused"] == ""]
     table = table[step.outside(table, question.ROOM) == 0]

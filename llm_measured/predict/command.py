@@ -10,12 +10,10 @@ llm-measured expect predict DATA OUT    a rate, its interval and its price for e
 In a checkout, to estimate anew:
 llm-measured expect fit     the coefficients, from all published rows   (make predict-fit)
 llm-measured expect prove   families of sources left out whole: intervals and proof   (make expect-proof)
-llm-measured expect log     predictions that wait for measurements, with today's date   (make expect-log)
 """
 
 import argparse
 import csv
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -78,12 +76,16 @@ def told(found: answer.Answer, cases: bool = True) -> str:
         lines += [f"  {case(row)}" for _, row in found.exact.head(6).iterrows()]
     lines.append(_memory(found))
     users = setup["users"]
+    bound = f"; the bound that nobody passes is {answer.short(found.bound)}" if found.bound else ""
     lines.append(
         f"Expected: {answer.short(found.rate)} tokens/s{' of each user' if users > 1 else ''}, "
-        f"{answer.short(found.low)} to {answer.short(found.high)} in 95 of 100 sources"
-        f"{' (the interval ends at the bound)' if found.high > 0.999 * found.bound else ''}; "
-        f"the bound that nobody passes is {answer.short(found.bound)}."
+        f"{answer.short(found.low)} to {answer.short(found.high)} in 95 of 100 sources, "
+        f"{answer.short(found.likely_low)} to {answer.short(found.likely_high)} in two of three{bound}."
     )
+    for one in found.variants:
+        fits = "fits" if not one.outside else "does not fit"
+        rate, low, high = (answer.short(each) for each in (one.rate, one.low, one.high))
+        lines.append(f"  if it is {one.setup['machine']}: {rate} tokens/s, {low} to {high}; {fits}.")
     if users > 1:
         rate, low, high = (answer.short(users * each) for each in (found.rate, found.low, found.high))
         lines.append(f"All {users:g} users together: {rate} tokens/s, {low} to {high}.")
@@ -143,7 +145,7 @@ def as_json(found: answer.Answer) -> str:
     shown = {
         **{name: setup[name] for name in ("machine", "accelerators", "split", "model", "format", "bits")},
         **{name: setup[name] for name in ("engine", "context", "users")},
-        "users_that_fit": found.users_fit if found.users_fit < float("inf") else None,
+        "users_that_fit": found.users_fit,
         answer.PREDICTED: found.rate,
         f"{answer.PREDICTED}_low": found.low,
         f"{answer.PREDICTED}_high": found.high,
@@ -152,11 +154,11 @@ def as_json(found: answer.Answer) -> str:
             for end, rate in (("", found.rate), ("_low", found.low), ("_high", found.high))
         },
         "bound_output_tokens_per_s": found.bound,
-        "fits": not found.outside,
+        "fits": not found.outside if found.held_gb < float("inf") else None,
         "runs": found.answered,
         "weights_gb": found.weights_gb,
         "cache_gb": found.cache_gb,
-        "held_gb": found.held_gb if found.held_gb < float("inf") else None,
+        "held_gb": found.held_gb,
         "prompt_tokens": setup["prompt"],
         "answer_tokens": setup["answer"],
         **dict(zip(("ttft_s", "ttft_s_low", "ttft_s_high"), found.first_token_s)),
@@ -164,10 +166,14 @@ def as_json(found: answer.Answer) -> str:
         "price_usd_per_gpu_hour": found.price.usd_per_gpu_hour if found.price else None,
         "price_source": found.price.source if found.price else None,
         "guessed": list(setup["guessed"]),
+        "variants": [
+            {"machine": one.setup["machine"], answer.PREDICTED: one.rate, "fits": not one.outside}
+            for one in found.variants
+        ],
         "measured": _cases(found.exact),
         "nearest": _cases(found.near),
     }
-    return json.dumps(shown, indent=2, ensure_ascii=False, allow_nan=False, default=float)
+    return answer.as_json("rate", shown)
 
 
 def _cases(table: pd.DataFrame) -> list[dict]:
@@ -184,10 +190,12 @@ def _memory(found: answer.Answer) -> str:
     if not found.outside:
         return f"Fits: {needs} of {found.held_gb:.3g} GB{fit}."
     if found.offloads:
+        parts = "experts" if found.setup["mixture"] == "mixture" else "layers"
+        stated = found.setup["host_bandwidth"] == found.setup["host_bandwidth"]
+        guess = "" if stated else ", a guess: state --host-bandwidth-gb-per-s"
         return (
-            f"Does not fit: {needs}, {found.held_gb:.3g} GB held. {100 * found.outside:.0f} % of the weights "
-            f"are read from the host's memory at {found.setup['host_bandwidth'] / 1e9:.3g} GB/s, "
-            "one after the other."
+            f"Does not fit: {needs}, {found.held_gb:.3g} GB held. {100 * found.away:.0f} % of the weights "
+            f"({parts}) stay in the host's memory, which gives {found.host_gb_per_s:.3g} GB/s{guess}."
         )
     held = f"{found.held_gb:.3g} GB held{fit}"
     return f"Does not fit: {needs}, {held}. What follows is what it would be if it did."
@@ -218,9 +226,9 @@ def _question(words: list[str]) -> str:
     parser.add_argument("--accelerators", default="", help="how many")
     parser.add_argument("--split", default="", help="tensor (side by side) or layers (one after the other)")
     parser.add_argument("--users", "--concurrency", dest="concurrency", default="", help="requests at once")
-    for name, (_, _, unit) in question.NUMBERS.items():
-        if name != "accelerator_memory_gb":
-            parser.add_argument(f"--{name.replace('_', '-')}", default="", help=unit)
+    for name, limit in question.LIMITS.items():
+        if name not in ("accelerators", "concurrency", "accelerator_memory_gb"):
+            parser.add_argument(f"--{name.replace('_', '-')}", default="", help=limit.unit)
     parser.add_argument("--at-least", type=float, help="tokens/s of each user: which accelerators reach it")
     parser.add_argument("--most-users", action="store_true", help="how many users at once get --at-least")
     parser.add_argument("--how-many", action="store_true", help="accelerators that --users need for it")
@@ -249,7 +257,7 @@ def _maker(name: str) -> Callable[[], str]:
     """What estimates anew needs the table of all published rows; imported only when asked for."""
     from llm_measured.predict import proof
 
-    return {"fit": proof.refit, "prove": proof.prove, "log": proof.append}[name]
+    return {"fit": proof.refit, "prove": proof.prove}[name]
 
 
 def main(words: list[str] | None = None) -> int:
@@ -258,7 +266,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         if words[:1] == ["predict"] and len(words) == 3:
             print(predict(*words[1:]))
-        elif words in (["fit"], ["prove"], ["log"]):
+        elif words in (["fit"], ["prove"]):
             print(_maker(words[0])())
         else:
             print(_question(words or ["--help"]))

@@ -21,9 +21,7 @@ STUDENT = 4.0  # degrees of freedom of the noise: single cases may be far off
 ALIKE = 8.0  # cases that speak for every source having the same noise, against its own
 NOISE = 0.02  # variance of the noise, before the rows have said it
 BELIEVED = 4.0  # levels that speak for an effect's width before the rows, against its own
-UNIT = 1e-4  # of covariances as they are shipped: an interval adds up some thousand of them
 PROMPT_TOKENS = 1000.0  # of the prompt whose operations per second are taken for those of others
-AT_ONCE = 500  # setups whose covariances are taken together
 SHARP = 3.0  # of the maximum of parts that run at the same time
 STEPS = (6, 3, 3)  # towards the likeliest effects, before and after each estimate of the widths
 
@@ -48,20 +46,13 @@ def total(logs: np.ndarray, hidden: tuple[int, ...] = ()) -> tuple[np.ndarray, n
 
 @dataclass(frozen=True)
 class Fit:
-    """The fitted model. `index` maps (effect, level) to its place in `effects` and in `covariance`;
-    `variances` holds what a level that was never seen may have, `noise` that of a case of a new source."""
+    """The fitted model. `index` maps (effect, level) to its place in `effects`; `variances`: how far the
+    levels of an effect differ, and the noise."""
 
     model: Model
     index: dict[tuple[str, str], int]
     effects: np.ndarray
-    covariance: np.ndarray
     variances: dict[str, float]
-    noise: float
-
-    def new_source(self, scale: dict[str, np.ndarray]) -> np.ndarray:
-        """Variance of all that a new source may have of its own, of setups with the factors `scale`."""
-        own = [self.variances[effect.name] * scale[effect.factor] ** 2 for effect in self.model.of_sources]
-        return self.noise + np.sum(own, axis=0)
 
     def places(self, table: pd.DataFrame) -> np.ndarray:
         """Where each of the model's askable effects has the level of each setup; -1 where no case had it."""
@@ -75,46 +66,22 @@ class Fit:
         ]
         return np.array(found).T[group]
 
-    def middle(
-        self, table: pd.DataFrame, offloaded: np.ndarray | None, places: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(logarithm of a step's seconds, share of each of the model's parts in it, how far each effect moves
-        it) of setups whose effects are at `places`."""
+    def seconds(
+        self, table: pd.DataFrame, offloaded: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(logarithm of a step's seconds, share of each of the model's parts in it) of setups."""
         scale = factors(table)
         factor = np.column_stack([scale[effect.factor] for effect in self.model.askable])
         signs = np.array([self.model.on[effect.on] for effect in self.model.askable], dtype=float)
-        added = np.append(self.effects, 0.0)[places] * factor
-        whole, shares = total(self.model.parts(table, offloaded) + added @ signs, self.model.hidden)
-        return whole, shares, shares @ signs.T * factor
-
-    def seconds(
-        self, table: pd.DataFrame, offloaded: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(logarithm of a step's seconds, its standard deviation for a source never seen, share of each of
-        the model's parts in it) of setups."""
-        at = self.places(table)
-        whole, shares, slopes = self.middle(table, offloaded, at)
-        unseen = np.array([self.variances[effect.name] for effect in self.model.askable])
-        variance = np.where(at < 0, slopes**2 * unseen, 0.0).sum(axis=1)
-        known = np.pad(self.covariance, (0, 1))  # the last row and column are those of levels never seen
-        for start in range(0, len(table), AT_ONCE):
-            here, slope = at[start : start + AT_ONCE], slopes[start : start + AT_ONCE, None, :]
-            square = slope @ known[here[:, :, None], here[:, None, :]] @ slope.transpose(0, 2, 1)
-            variance[start : start + AT_ONCE] += square[:, 0, 0]
-        # Of variants that a name may mean one is right: as far from the middle as half their range.
-        spread = np.log(table["bandwidth_most"] / table["bandwidth_low"]).to_numpy(dtype=float) / 2
-        return whole, np.sqrt(variance + self.new_source(factors(table)) + spread**2), shares
-
-    def seen(self, effect: str, level: str) -> bool:
-        """Whether some case had this level of an effect."""
-        return (effect, level) in self.index
+        added = np.append(self.effects, 0.0)[self.places(table)] * factor
+        return total(self.model.parts(table, offloaded) + added @ signs, self.model.hidden)
 
 
 def reached(table: pd.DataFrame, prompts: Fit) -> pd.DataFrame:
     """Setups with reached_flops: operations per second of an accelerator that `prompts`, a fit of PROMPT,
     expects of a prompt alone."""
     alone = table.assign(prompt=PROMPT_TOKENS)
-    whole, shares, _ = prompts.middle(alone, None, prompts.places(alone))
+    whole, shares = prompts.seconds(alone)
     seconds = np.exp(whole) * shares[:, 0] * step.width(table)
     return table.assign(reached_flops=step.prompt_operations(alone) / seconds)
 
@@ -156,17 +123,8 @@ def fit(table: pd.DataFrame, like: Fit | None = None, model: Model = STEP) -> Fi
         sums = np.bincount(which, square, minlength=len(given))
         given = np.where(single, widths, (sums + BELIEVED * widths) / (many + BELIEVED))
         noise = float(np.average(left, weights=weights))
-    # Of a new source the noise is as large as that of sources is on average, its far cases included.
-    by_source = pd.Series(left).groupby(table["source"].to_numpy()).mean()
     found = {effect.name: float(given[k]) for k, effect in enumerate(model.effects)} | {"noise": noise}
-    return Fit(
-        model,
-        dict(zip(keys, range(len(keys)))),
-        effects,
-        covariance,
-        found,
-        float(by_source.clip(upper=9 * noise).mean()),
-    )
+    return Fit(model, dict(zip(keys, range(len(keys)))), effects, found)
 
 
 def _likeliest(
@@ -215,27 +173,12 @@ def _likeliest(
 
 
 def write(found: Fit, folder: Path = FOLDER) -> None:
-    """Write what an answer needs of a fit: effects without those of sources, their covariance (the lower
-    triangle, row by row, in units of UNIT), and the widths of effects."""
-    asked, name = {effect.name for effect in found.model.askable}, found.model.name
-    kept = [(key, at) for key, at in found.index.items() if key[0] in asked]
-    at = np.array([place for _, place in kept])
-    table = pd.DataFrame([key for key, _ in kept], columns=["effect", "level"])
-    table["value"] = found.effects[at]
-    table.to_csv(folder / f"{name}_effects.csv", index=False, float_format="%.5g", lineterminator="\n")
-    matrix = found.covariance[np.ix_(at, at)]
-    whole = np.rint(matrix / UNIT).astype(int)
-    lower = [" ".join(map(str, row[: k + 1])) for k, row in enumerate(whole)]
-    pd.Series(lower, name="covariance").to_csv(
-        folder / f"{name}_covariance.csv.gz",
-        index=False,
-        lineterminator="\n",
-        compression={"method": "gzip", "mtime": 1},
-    )
-    known = pd.Series(found.variances | {"noise of a new source": found.noise}, name="variance")
-    known.rename_axis("effect").to_csv(
-        folder / f"{name}_variances.csv", float_format="%.4g", lineterminator="\n"
-    )
+    """Write what an answer needs of a fit: effects without those of sources."""
+    asked = {effect.name for effect in found.model.askable}
+    rows = [(*key, found.effects[at]) for key, at in found.index.items() if key[0] in asked]
+    table = pd.DataFrame(rows, columns=["effect", "level", "value"])
+    name = f"{found.model.name}_effects.csv"
+    table.to_csv(folder / name, index=False, float_format="%.5g", lineterminator="\n")
 
 
 @cache
@@ -243,11 +186,4 @@ def committed(model: Model = STEP) -> Fit:
     """The fit of all committed rows, as `make predict-fit` has written it."""
     table = pd.read_csv(FOLDER / f"{model.name}_effects.csv", keep_default_na=False)
     keys = list(zip(table["effect"], table["level"]))
-    rows = pd.read_csv(FOLDER / f"{model.name}_covariance.csv.gz")["covariance"].astype(str)
-    matrix = np.zeros((len(keys), len(keys)))
-    matrix[np.tril_indices(len(keys))] = np.array(" ".join(rows).split(), dtype=float) * UNIT
-    matrix = matrix + np.tril(matrix, -1).T
-    known = pd.read_csv(FOLDER / f"{model.name}_variances.csv").set_index("effect")["variance"].to_dict()
-    noise = known.pop("noise of a new source")
-    index = dict(zip(keys, range(len(keys))))
-    return Fit(model, index, table["value"].to_numpy(dtype=float), matrix, known, noise)
+    return Fit(model, dict(zip(keys, range(len(keys)))), table["value"].to_numpy(dtype=float), {})

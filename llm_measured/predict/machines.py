@@ -1,8 +1,11 @@
-"""Accelerators, models and engines as the model of a step needs them: generation, class, kind, peak."""
+"""Accelerators, models and engines as the model of a step needs them: generation, class, kind, peak.
+
+variants.csv counts who has measured each accelerator of a name that may mean several."""
 
 import re
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 
 import pandas as pd
 
@@ -64,22 +67,6 @@ OPERATIONS_PER_BYTE = {
     "NPU": 100.0,
     "ASIC": 150.0,
 }
-# GB/s of memory that phones and boards are sold with, where accelerators.csv has none: the width of their bus
-# times its clock, from memory of the makers' pages; the second figure is the slower memory that is sold too.
-MOBILE_GB_PER_S = {
-    "snapdragon-8-gen-2": (67.2, 51.2),
-    "snapdragon-8-gen-3": (76.8, 67.2),
-    "snapdragon-8-elite": (84.8, 76.8),
-    "snapdragon-8-elite-gen-5": (84.8, 76.8),
-    "galaxy-s24-ultra": (76.8, 67.2),
-    "exynos-2400": (68.3, 68.3),
-    "mt6899": (68.3, 51.2),
-    "a19-pro": (76.8, 76.8),
-    "rk3588": (34.1, 21.3),
-    "rk3576": (17.1, 12.8),
-    "rk3562": (8.5, 6.4),
-    "xdna2": (128.0, 89.6),
-}
 # Of a unified memory, what an accelerator may hold: macOS gives it three quarters until somebody raises the
 # limit (iogpu.wired_limit_mb), as people with large models do; the system needs the rest.
 UNIFIED_SHARE = 0.92
@@ -87,8 +74,9 @@ UNIFIED_SHARE = 0.92
 
 @dataclass(frozen=True)
 class Machine:
-    """An accelerator as a prediction sees it: bandwidths in bytes/s of the slowest and fastest variant that
-    the name may mean; memory in bytes, NaN where nobody states it; `guessed`: what the name did not say."""
+    """An accelerator as a prediction sees it: bandwidths in bytes/s of the slowest and fastest memory that it
+    is sold with; memory in bytes, NaN where nobody states it; `guessed`: what the name did not say; `others`:
+    ids of the other variants that it may mean."""
 
     name: str
     family: str
@@ -100,7 +88,8 @@ class Machine:
     memory_bytes: float
     peak_flops: float
     count: int = 1
-    guessed: str = ""
+    guessed: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 def architecture(accelerator: str, family: str) -> str:
@@ -132,7 +121,7 @@ def stated(bandwidth_gb_per_s: float, memory_gb: float) -> Machine:
     peak = rate * OPERATIONS_PER_BYTE["GPU"]
     unknown = "its generation is not known: only its bandwidth"
     return Machine(
-        "stated", "stated", "stated", "stated", "", rate, rate, memory_gb * 2**30, peak, guessed=unknown
+        "stated", "stated", "stated", "stated", "", rate, rate, memory_gb * 2**30, peak, guessed=(unknown,)
     )
 
 
@@ -143,73 +132,106 @@ def machine(name: str, memory_gb: float | None = None) -> Machine | str:
         read = names.accelerator(name, memory_gb)
     except names.UnknownName as unknown:
         return f"{unknown} Or state bandwidth_gb_per_s and memory_gb."
-    known = hardware.by_accelerator().loc[list(read.candidates)]
+    known = hardware.by_accelerator().loc[sorted(read.candidates, key=_measured)[::-1]]
     if read.mixed:
         return f"{name[:60]!r} lists several kinds of accelerators; name one kind."
-    widths = known["bandwidth_gb_per_s"]
-    guessed = ""
-    if len(known) and widths.isna().all() and set(known.index) <= set(MOBILE_GB_PER_S):
-        ends = [end for one in known.index for end in MOBILE_GB_PER_S[one]]
-        guessed = f"{max(ends):g} GB/s, the memory such devices are sold with"
-    elif len(known) and widths.notna().any():
-        ends = widths.dropna().tolist()
-        if len(set(ends)) > 1:
-            guessed = f"{min(ends):g} to {max(ends):g} GB/s, as the name does not say which variant"
+    rated = known[known["bandwidth_gb_per_s"].notna()]
+    mobile = [one for one in known.index if one in _mobile()]
+    guessed = []
+    if len(rated):
+        # One machine: the variant that most sources have measured, with its own bandwidth and memory.
+        card = rated.iloc[0]
+        low = high = float(card["bandwidth_gb_per_s"]) * 1e9
+        others = tuple(one for one in rated.index if one != card.name and _differ(card, rated.loc[one]))
+        if others:
+            taken = (
+                "the variant that most have measured" if _measured(str(card.name))[0] else "one of several"
+            )
+            guessed.append(f"{card.name}, {taken}; it may be {' or '.join(others)}")
+    elif mobile:
+        card, others = known.loc[mobile[0]], ()
+        low, high = (end * 1e9 for end in sorted(_mobile()[mobile[0]]))
+        guessed.append(f"{high / 1e9:g} GB/s, the memory such devices are sold with")
     else:
         return (
             f"The memory bandwidth of {name[:60]!r} differs by machine, or nobody states it: state "
             "bandwidth_gb_per_s."
         )
-    first = read.candidates[0]
-    guessed = "; ".join(
-        filter(None, (guessed, *_of_memory(known, read, memory_gb), *_unsure(known, read.memory_gb)))
-    )
-    what = str(known["kind"].iloc[0])
-    low, high = min(ends) * 1e9, max(ends) * 1e9
-    peaks = known[["fp16_dense_tflops", "fp16_acc16_dense_tflops"]].max(axis=None)
+    memory = _memory_bytes(card, read, memory_gb)
+    guessed += [*_of_memory(card, read, memory_gb), *_unsure(card, read.memory_gb)]
+    peaks = card[["fp16_dense_tflops", "fp16_acc16_dense_tflops"]].max()
     return Machine(
-        first if len(known) == 1 else read.family,
+        str(card.name),
         read.family,
-        architecture(first, read.family),
-        kind(first),
-        str(known["vendor"].iloc[0]),
+        architecture(str(card.name), read.family),
+        kind(str(card.name)),
+        str(card["vendor"]),
         low,
         high,
-        _memory_bytes(known, read, memory_gb),
-        float(peaks) * 1e12 if peaks == peaks else high * OPERATIONS_PER_BYTE.get(what, 80.0),
+        memory,
+        float(peaks) * 1e12 if peaks == peaks else high * OPERATIONS_PER_BYTE.get(str(card["kind"]), 80.0),
         read.count or 1,
-        guessed,
+        tuple(guessed),
+        others,
     )
 
 
-def _of_memory(known: pd.DataFrame, read: names.Accelerator, memory_gb: float | None) -> list[str]:
+def _of_memory(card: pd.Series, read: names.Accelerator, memory_gb: float | None) -> list[str]:
     """What is said of memory that is sold in several sizes, where nobody stated which: the largest counts."""
-    several = known["memory_sold"].notna() | known["kind"].isin(["integrated", "phone", "NPU"])
-    most = known["memory_gb"].max()
-    if read.memory_gb or memory_gb or not several.any() or most != most:
+    several = isinstance(card["memory_sold"], str) or card["kind"] in ("integrated", "phone", "NPU")
+    most = card["memory_gb"]
+    if read.memory_gb or memory_gb or not several or most != most:
         return []
     return [f"if it has {most:g} GB, the most that it is sold with"]
 
 
-def _unsure(known: pd.DataFrame, stated: float | None) -> list[str]:
+def _unsure(card: pd.Series, stated: float | None) -> list[str]:
     """What is said of figures that rest on no datasheet that somebody here has seen; of memory that the
     question states nothing."""
-    figures = sorted({word for text in known["unsure"].dropna() for word in text.split()})
+    figures = sorted(set(card["unsure"].split())) if isinstance(card["unsure"], str) else []
     figures = [figure for figure in figures if figure != "memory" or not stated]
     return [f"its {' and '.join(figures)} unsure: from memory of the maker's page"] if figures else []
 
 
-def _memory_bytes(known: pd.DataFrame, read: names.Accelerator, memory_gb: float | None) -> float:
+@cache
+def _mobile() -> dict[str, tuple[float, float]]:
+    """GB/s of memory that phones and boards are sold with (the slower is sold too), where accelerators.csv
+    has none: width of the bus times clock, from memory of the makers' pages."""
+    with (resources.files("llm_measured.predict") / "mobile.csv").open(encoding="utf-8") as file:
+        return {name: (fast, slow) for name, fast, slow in pd.read_csv(file).itertuples(index=False)}
+
+
+@cache
+def _variants() -> dict[str, tuple[int, int]]:
+    """Accelerator -> (sources, rows) that have measured it."""
+    with (resources.files("llm_measured.predict") / "variants.csv").open(encoding="utf-8") as file:
+        table = pd.read_csv(file).set_index("accelerator")
+    return {str(name): (int(row["sources"]), int(row["rows"])) for name, row in table.iterrows()}
+
+
+def _measured(accelerator: str) -> tuple[int, int]:
+    return _variants().get(accelerator, (0, 0))
+
+
+def _differ(one: pd.Series, other: pd.Series) -> bool:
+    """Whether two variants differ in what decides a rate or what fits."""
+    columns = ["bandwidth_gb_per_s", "memory_gb"]
+    return bool((one[columns].fillna(-1) != other[columns].fillna(-1)).any())
+
+
+def _memory_bytes(card: pd.Series, read: names.Accelerator, memory_gb: float | None) -> float:
     """Bytes that weights and cache may fill: what is sold, or stated of memory sold in several sizes."""
-    kinds, sold = set(known["kind"]), float(known["memory_gb"].max())
-    if "CPU" in kinds and memory_gb is None and read.memory_gb is None:
-        return float("nan")
     gib = read.memory_gb or memory_gb
-    sizes = {float(size) for text in known["memory_sold"].dropna() for size in str(text).split()}
+    if card["kind"] == "CPU" and gib is None:
+        return float("nan")
+    sold = float(card["memory_gb"])
+    sizes = {
+        float(size) for size in str(card["memory_sold"]).split() if card["memory_sold"] == card["memory_sold"]
+    }
     if read.memory_gb in sizes:
         gib = read.memory_gb
-    elif gib is None or (kinds == {"GPU"} and sold == sold and not read.modified):
+    elif gib is None or (card["kind"] == "GPU" and sold == sold and not read.modified):
         gib = sold
     # The makers' GB of a card are 2³⁰ bytes: a 16 GB card holds 17.2 · 10⁹.
     whole = gib * 2**30
-    return whole * UNIFIED_SHARE if known["vendor"].iloc[0] == "Apple" else whole
+    return whole * UNIFIED_SHARE if card["vendor"] == "Apple" else whole

@@ -20,8 +20,14 @@ COLUMNS = [
         "mixture",
         "active",
     ),
-    *("format", "bits", "engine", "engine_family", "context", "users"),
+    *("format", "scheme", "bits", "engine", "engine_family", "era", "context", "users", "crowd", "off"),
 ]
+# How far cases of one machine are apart, for what is learnt from them of another: of each difference, of each
+# doubling, and for what strangers sent in.
+DIFFERENT = {"model": 0.7, "mixture": 1.0, "engine": 0.7, "era": 0.5, "scheme": 0.3, "split": 0.5}
+DOUBLED = {"active": 0.35, "bits": 0.3, "accelerators": 0.7, "users": 0.4, "context": 0.2}
+SENT_IN = 0.7
+ALONE = 0.5  # the weight of the model against one source that measured exactly this
 
 
 @cache
@@ -40,6 +46,35 @@ def write(cases: pd.DataFrame) -> None:
         lineterminator="\n",
         compression={"method": "gzip", "mtime": 1},
     )
+
+
+def shift(asked: pd.DataFrame, known: pd.DataFrame) -> np.ndarray:
+    """What to add to the logarithm of each setup's seconds: the mean of what `known` cases of that machine
+    and family of engines are `off`, each source's weighed by how near its nearest is. One user's cases speak
+    for one user, those of several for several."""
+    found = np.zeros(len(asked))
+    known = known[known["machine"].isin(asked["machine"].unique())]
+    keys = ["machine", "engine_family"]
+    places = known.groupby([*keys, known["users"] == 1]).indices
+    for key, rows in asked.groupby([*keys, asked["users"] == 1]).indices.items():
+        if key not in places:
+            continue
+        setups, cases = asked.iloc[rows], known.iloc[places[key]]
+        far = SENT_IN * cases["crowd"].to_numpy(dtype=float)[None, :].repeat(len(rows), axis=0)
+        for name, weight in DIFFERENT.items():
+            far += weight * (setups[name].to_numpy()[:, None] != cases[name].to_numpy())
+        for name, weight in DOUBLED.items():
+            least = 512.0 if name == "context" else 0.0
+            one, other = (np.log2(each[name].to_numpy(dtype=float) + least) for each in (setups, cases))
+            far += weight * np.abs(one[:, None] - other)
+        near, off = np.exp(-far), cases["off"].to_numpy()
+        top, bottom = np.zeros(len(rows)), np.full(len(rows), ALONE)
+        for at in cases.groupby("source").indices.values():
+            weights, most = near[:, at], near[:, at].max(axis=1)
+            top += most * (weights @ off[at]) / weights.sum(axis=1)
+            bottom += most
+        found[rows] = top / bottom
+    return found
 
 
 def distance(asked: pd.Series, table: pd.DataFrame) -> np.ndarray:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,37 +16,26 @@ from llm_measured.core import hardware, names
 from llm_measured.predict import machines
 
 ASKED = ["accelerator", "model", "weights_format", "engine"]
-COUNTS = {"accelerators": 1, "concurrency": 1}
-# Numbers that may be stated: least and most that a question may say, and their unit.
-NUMBERS = {
-    "accelerator_memory_gb": (0.1, 100_000, "GB"),
-    "memory_gb": (0.1, 100_000, "GB"),
-    "bandwidth_gb_per_s": (0.5, 100_000, "GB/s"),
-    "parameters_b": (0.01, 20_000, "10⁹ parameters"),
-    "active_b": (0.01, 20_000, "10⁹ parameters"),
-    "bits": (1, 32, "bits per weight"),
-    "context": (0, 20_000_000, "tokens"),
-    "year": (2022, 2030, "the year of the engine"),
-    "host_bandwidth_gb_per_s": (1, 2_000, "GB/s"),
-    "prompt_tokens": (1, 10_000_000, "tokens of each prompt"),
-    "answer_tokens": (1, 1_000_000, "tokens of each answer"),
-    "usd_per_gpu_hour": (0.001, 10_000, "dollars per hour of one accelerator"),
-}
+# Numbers that may be stated: a row each with the least and the most that a question may say, what is taken
+# where nobody states it, and the unit.
+_TABLE = pd.read_csv(Path(__file__).with_name("limits.csv"))
+LIMITS = {limit.name: limit for limit in _TABLE.itertuples(index=False, name="Limit")}
 SPLITS = {"": "", "tensor": "tensor", "tp": "tensor", "row": "tensor", "layer": "layers", "layers": "layers"}
-OPTIONAL = [*COUNTS, *NUMBERS, "split"]
+OPTIONAL = [*LIMITS, "split"]
 USUAL_CONTEXT = 512.0  # tokens in the cache where nobody states them: a short prompt and half an answer
 USUAL_PROMPT = 1000.0  # tokens of each prompt, likewise
 USUAL_ANSWER = 500.0  # and of each answer
 MOST_USERS = 256  # requests in flight: what engines serve at once where nobody told them otherwise
 TODAY = 2026.0  # year of an engine whose version nobody states
-HOST_GB_PER_S = 60.0  # two channels of DDR5: what most hosts of one card read what was offloaded at
 ROOM = 1.02  # of the weights' bytes: buffers that every engine keeps beside them
 
 
 @dataclass(frozen=True)
 class Setup:
-    """One question read. Bandwidths in bytes/s of one accelerator, memory in bytes, counts of parameters;
-    `guessed`: what nobody stated, in short sentences; `refused`: one sentence, or empty."""
+    """One question read. Bandwidths in bytes/s of one accelerator (`host_bandwidth`: NaN where nobody states
+    it), memory in bytes, counts of parameters (`always`: those that every token passes); `variants`: ids of
+    other accelerators that the name may mean; `guessed`: what nobody stated, in short sentences; `refused`:
+    one sentence, or empty."""
 
     refused: str = ""
     machine: str = ""
@@ -53,6 +43,7 @@ class Setup:
     architecture: str = ""
     accelerator_class: str = ""
     vendor: str = ""
+    variants: tuple[str, ...] = ()
     bandwidth_low: float = np.nan
     bandwidth: float = np.nan
     bandwidth_most: float = np.nan
@@ -68,6 +59,7 @@ class Setup:
     layers: float = np.nan
     hidden: float = np.nan
     cache_bytes_per_token: float = np.nan
+    always: float = np.nan
     mixture: str = ""
     format: str = ""
     scheme: str = ""
@@ -83,7 +75,8 @@ class Setup:
     prompt: float = USUAL_PROMPT
     answer: float = USUAL_ANSWER
     year: float = TODAY
-    host_bandwidth: float = HOST_GB_PER_S * 1e9
+    era: str = ""
+    host_bandwidth: float = np.nan
     usd_per_gpu_hour: float = np.nan
     guessed: tuple[str, ...] = ()
 
@@ -112,14 +105,17 @@ def setup(question: tuple[tuple[Hashable, str], ...]) -> Setup:
         return Setup(refused=str(refused))
 
 
+def whole(q: dict[str, str]) -> dict[str, str]:
+    """A question whose accelerator is a whole title ("2x3090 70B exl2 4.0bpw"), as its parts."""
+    alone = len(q.get("accelerator", "").split()) > 1
+    stated = any(q.get(name, "") for name in ("model", "parameters_b", "bandwidth_gb_per_s"))
+    return q | names.title(q["accelerator"]) if alone and not stated else q
+
+
 def _setup(q: dict[str, str]) -> Setup:
-    alone = q.get("accelerator", "").split()
-    if len(alone) > 1 and not any(
-        q.get(name, "") for name in ("model", "parameters_b", "bandwidth_gb_per_s")
-    ):
-        q = q | names.title(q["accelerator"])
-    cards, users = _count(q, "accelerators"), _count(q, "concurrency")
-    numbers = {name: _number(q, name) for name in NUMBERS}
+    q = whole(q)
+    numbers = {name: _number(q, name) for name in LIMITS}
+    cards, users = numbers["accelerators"] or 1.0, numbers["concurrency"] or 1.0
     if users > MOST_USERS:
         raise Refused(
             f"concurrency is {users:,.0f}; published rows reach {MOST_USERS} users at once: divide them "
@@ -131,29 +127,31 @@ def _setup(q: dict[str, str]) -> Setup:
     memories = (numbers["memory_gb"], numbers["accelerator_memory_gb"])
     machine = _machine(q.get("accelerator", ""), numbers["bandwidth_gb_per_s"], *memories)
     own, family, version = _engine(q.get("engine", ""))
-    _seen_by(machine.vendor, family)
+    _seen_by(machine.vendor, family, q.get("engine", ""))
     model = _model(q.get("model", ""), numbers["parameters_b"], numbers["active_b"])
     form, assumed_format = _format(q, numbers, own)
     cards = float(machine.count) if cards == 1 else cards
     year = numbers["year"] or version or TODAY
-    way = split(SPLITS[stated], cards, family, machine.accelerator_class, year)
+    way = split(SPLITS[stated], cards, family, machine.kind, year)
     context, prompt, made = _lengths(numbers, users)
-    longest = CONTEXTS.get(model.known_model or "")
+    longest = _fact(model.known_model, "context_tokens")
     if longest and context > longest:
         raise Refused(
-            f"{model.model} was made for {longest:,} tokens, and the context asked for is {context:,.0f}."
+            f"{model.model} was made for {longest:,.0f} tokens, and the context asked for is {context:,.0f}."
         )
-    host = numbers["host_bandwidth_gb_per_s"]
+    per_token = model.cache_bytes_per_token * (numbers["kv_bits"] or 16) / 16
     return replace(
         model,
-        machine=machine.machine,
+        cache_bytes_per_token=per_token,
+        machine=machine.name,
         family=machine.family,
         architecture=machine.architecture,
-        accelerator_class=machine.accelerator_class,
+        accelerator_class=machine.kind,
         vendor=machine.vendor,
-        bandwidth_low=machine.bandwidth_low,
-        bandwidth=machine.bandwidth,
-        bandwidth_most=machine.bandwidth_most,
+        variants=machine.others,
+        bandwidth_low=machine.low,
+        bandwidth=(machine.low * machine.high) ** 0.5,
+        bandwidth_most=machine.high,
         memory_bytes=machine.memory_bytes,
         peak_flops=machine.peak_flops,
         format=f"{form.scheme} {form.least_bits:g}",
@@ -170,69 +168,48 @@ def _setup(q: dict[str, str]) -> Setup:
         prompt=prompt,
         answer=made,
         year=year,
-        host_bandwidth=host * 1e9 if host else HOST_GB_PER_S * 1e9,
+        era=era(family, year),
+        host_bandwidth=(numbers["host_bandwidth_gb_per_s"] or np.nan) * 1e9,
         usd_per_gpu_hour=numbers["usd_per_gpu_hour"] or np.nan,
         guessed=tuple(filter(None, (*machine.guessed, *model.guessed, assumed_format))),
     )
 
 
-def _count(q: dict[str, str], name: str) -> float:
-    text = q.get(name, "").strip()
-    try:
-        number = float(text or "nan")
-    except ValueError:
-        number = -1.0
-    if number != number:
-        return float(COUNTS[name])
-    if not number.is_integer() or not 1 <= number <= 100_000:
-        raise Refused(f"{name} is {text[:40]!r}, which is no whole number of at least 1.")
-    return number
-
-
 def _number(q: dict[str, str], name: str) -> float | None:
-    text = q.get(name, "").strip()
-    least, most, unit = NUMBERS[name]
+    text, limit = q.get(name, "").strip(), LIMITS[name]
     try:
         number = float(text or "nan")
     except ValueError:
-        raise Refused(f"{name} is {text[:40]!r}, which is no number.") from None
-    if number != number:
-        return None
-    if not least <= number <= most:
-        raise Refused(f"{name} is {text[:40]!r}; it is {unit}, from {least:g} to {most:,}.")
+        number = None
+    if number is not None and number != number:
+        return float(limit.usual) if limit.usual == limit.usual else None
+    if limit.whole == "yes" and not (number and number.is_integer() and 1 <= number <= limit.most):
+        raise Refused(f"{name} is {text[:40]!r}, which is no whole number of at least 1.")
+    if number is None:
+        raise Refused(f"{name} is {text[:40]!r}, which is no number.")
+    if not limit.least <= number <= limit.most:
+        raise Refused(
+            f"{name} is {text[:40]!r}; it is {limit.unit}, from {limit.least:g} to {limit.most:,.0f}."
+        )
     return number
 
 
 def _lengths(numbers: dict[str, float | None], users: float) -> tuple[float, float, float]:
-    """(tokens in the cache, of each prompt, of each answer). Of several users each has at least its prompt
-    in the cache; where nobody states how long it is, it is no longer than the cache."""
+    """(tokens in the cache, of each prompt, of each answer). A prompt that somebody states is in the cache,
+    as that of each of several users; where nobody states how long it is, it is no longer than the cache."""
     stated, prompt = numbers["context"], numbers["prompt_tokens"]
     made = numbers["answer_tokens"] or USUAL_ANSWER
-    if users == 1:
-        return USUAL_CONTEXT if stated is None else stated, prompt or USUAL_PROMPT, made
+    if users == 1 and prompt is None:
+        return USUAL_CONTEXT if stated is None else stated, USUAL_PROMPT, made
     if prompt is None:
         prompt = USUAL_PROMPT if stated is None else max(1.0, min(stated, USUAL_PROMPT))
     return prompt + made / 2 if stated is None else max(stated, prompt), prompt, made
 
 
-@dataclass(frozen=True)
-class _Machine:
-    machine: str
-    family: str
-    architecture: str
-    accelerator_class: str
-    vendor: str
-    bandwidth_low: float
-    bandwidth: float
-    bandwidth_most: float
-    memory_bytes: float
-    peak_flops: float
-    count: int
-    guessed: tuple[str, ...]
-
-
 @cache
-def _machine(name: str, rate: float | None, memory_gb: float | None, sold_gb: float | None) -> _Machine:
+def _machine(
+    name: str, rate: float | None, memory_gb: float | None, sold_gb: float | None
+) -> machines.Machine:
     gib = memory_gb or sold_gb
     if not name and not rate:
         raise Refused("The row names no accelerator; name one, or state bandwidth_gb_per_s and memory_gb.")
@@ -243,11 +220,8 @@ def _machine(name: str, rate: float | None, memory_gb: float | None, sold_gb: fl
         raise Refused(str(found))
     low, high = (rate * 1e9, rate * 1e9) if rate else (found.low, found.high)
     memory = memory_gb * 2**30 if memory_gb else found.memory_bytes
-    guessed = () if rate and found.name != "stated" else (found.guessed,)
-    return _Machine(
-        found.name, found.family, found.architecture, found.kind, found.vendor,
-        low, (low * high) ** 0.5, high, memory, found.peak_flops, found.count, guessed,
-    )  # fmt: skip
+    guessed = () if rate and found.name != "stated" else found.guessed
+    return replace(found, low=low, high=high, memory_bytes=memory, guessed=guessed)
 
 
 @cache
@@ -291,16 +265,18 @@ def _model(name: str, size: float | None, active: float | None) -> Setup:
 
 def _of_size(label: str, known: str | None, total: float, active: float, guessed: tuple[str, ...]) -> Setup:
     mixture = active < 0.95 * total
-    layers = _shape(known, "layers") or _layers(total, active)
+    layers = _shape(known, "layers") or _fact(known, "layers") or _layers(total, active)
     hidden = _shape(known, "hidden_size") or (active / layers / 12) ** 0.5
     heads, width = _shape(known, "kv_heads"), _shape(known, "head_dim")
     kind = machines.model_kind(label)
-    values = heads * width if heads and width else 1024.0
-    per_token = 2 * 2 * layers * values * (1.0 if heads else CACHE_SHARE.get(kind, 1.0))
+    plain = (
+        2 * layers * heads * width if heads and width else 2 * layers * 1024.0 * CACHE_SHARE.get(kind, 1.0)
+    )
     # The input embedding is looked up, not read; where it is tied to the head, all of it is read.
     vocabulary = (_shape(known, "vocab_size") or 0) * (_shape(known, "hidden_size") or 0)
     tied = known is not None and str(hardware.by_model().at[known, "tied_embeddings"]) == "True"
     unread = (0.0 if tied else vocabulary) if vocabulary else 0.07 * active
+    always = (_fact(known, "always_b") or ALWAYS * active / 1e9) * 1e9 if mixture else active
     return Setup(
         model=label,
         known_model=known,
@@ -310,12 +286,14 @@ def _of_size(label: str, known: str | None, total: float, active: float, guessed
         read_parameters=active - unread,
         layers=layers,
         hidden=hidden,
-        cache_bytes_per_token=per_token,
+        cache_bytes_per_token=2 * (_fact(known, "cache_values") or plain),
+        always=always,
         mixture="mixture" if mixture else "dense",
         guessed=guessed,
     )
 
 
+ALWAYS = 0.4  # of the parameters that a token of a mixture passes, those that every token passes
 # Of a cache over all layers, how much models hold that keep it in some layers, in windows or as a latent.
 CACHE_SHARE = {
     "linear attention": 0.25,
@@ -323,28 +301,23 @@ CACHE_SHARE = {
     "sliding windows, experts": 0.5,
     "latent attention": 0.3,
 }
-# Tokens that a model was made for, where its maker states them (their config.json, rope scaling included).
-CONTEXTS = {
-    "llama-2-7b": 4096,
-    "llama-2-13b": 4096,
-    "llama-2-70b": 4096,
-    "tinyllama-1.1b": 2048,
-    "smollm2-135m": 8192,
-    "llama-3-8b": 8192,
-    "llama-3-70b": 8192,
-    "llama-3.1-8b": 131072,
-    "llama-3.1-70b": 131072,
-    "llama-3.1-405b": 131072,
-    "llama-3.3-70b": 131072,
-    "mixtral-8x7b": 32768,
-    "gpt-oss-20b": 131072,
-    "gpt-oss-120b": 131072,
-    "qwen3-8b": 131072,
-    "qwen3-32b": 131072,
-    "deepseek-v3": 163840,
-}
 
 
+@cache
+def _facts() -> pd.DataFrame:
+    with (resources.files("llm_measured.predict") / "shapes.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file).set_index("model")
+
+
+def _fact(known: str | None, column: str) -> float | None:
+    """What shapes.csv says of a model, from memory of its makers' config.json: layers; cache_values that a
+    token adds in all layers with attention over everything; always_b, 10⁹ parameters of a mixture that every
+    token passes; context_tokens that it was made for, rope scaling included."""
+    value = _facts()[column].get(known, np.nan) if known else np.nan
+    return float(value) if value == value else None
+
+
+@cache
 def _shape(known: str | None, column: str) -> float | None:
     value = hardware.by_model().at[known, column] if known else np.nan
     return float(value) if value == value else None
@@ -372,6 +345,9 @@ def _format(q: dict[str, str], numbers: dict[str, float | None], engine: str) ->
         # What ollama fetches where nobody names a format.
         if not text and engine == "ollama" and not bits:
             return replace(names.number_format("Q4_K_M"), assumed=True), "Q4_K_M, ollama's usual format"
+        if not text and not bits:
+            form = replace(names.number_format("BF16"), assumed=True)
+            return form, "BF16, as most checkpoints are published; state the format of the file"
         if not bits:
             raise Refused(f"{unknown} Or state bits.") from None
         kinds = "floating point" if bits in (8, 16, 32) else "integers"
@@ -390,15 +366,20 @@ def _engine(text: str) -> tuple[str, str, float | None]:
     return own, found.family, version_year(found.family, found.version)
 
 
-# When versions came out, from their projects' release pages: (family, version, year).
-RELEASES = {
-    "vllm": [((0, 1), 2023.5), ((0, 2), 2023.8), ((0, 3), 2024.1), ((0, 4), 2024.3), ((0, 5), 2024.5),
-             ((0, 6), 2024.7), ((0, 7), 2025.1), ((0, 8), 2025.2), ((0, 9), 2025.4), ((0, 10), 2025.6),
-             ((0, 11), 2025.8), ((0, 12), 2026.0)],
-    "sglang": [((0, 1), 2024.1), ((0, 2), 2024.6), ((0, 3), 2024.7), ((0, 4), 2024.95), ((0, 5), 2025.6)],
-    "tensorrt-llm": [((0, 5), 2023.8), ((0, 8), 2024.2), ((0, 10), 2024.5), ((0, 14), 2024.9),
-                     ((0, 17), 2025.2), ((0, 20), 2025.5), ((1, 0), 2025.7)],
-}  # fmt: skip
+# Years at which engines' generations end: before 2024; vLLM before 0.6; to 0.9; later.
+ERAS = (2024.0, 2024.7, 2025.5)
+
+
+def era(family: str, year: float) -> str:
+    """The generation of an engine of a year: `2023`, `early`, `middle` or `late`."""
+    return ("2023", "early", "middle", "late")[int(np.searchsorted(ERAS, year, side="right"))]
+
+
+@cache
+def _releases() -> list[tuple[str, int, int, float]]:
+    """When versions came out, from their projects' release pages: (family, major, minor, year)."""
+    with (resources.files("llm_measured.predict") / "releases.csv").open(encoding="utf-8") as file:
+        return list(pd.read_csv(file).itertuples(index=False, name=None))
 
 
 def version_year(family: str, version: str | None) -> float | None:
@@ -415,7 +396,7 @@ def version_year(family: str, version: str | None) -> float | None:
             )
         )
     parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    since = [year for first, year in RELEASES.get(family, []) if parts >= first]
+    since = [year for name, *first, year in _releases() if name == family and parts >= tuple(first)]
     return since[-1] if since and len(parts) == 2 else None
 
 
@@ -427,13 +408,15 @@ def vendors() -> dict[str, set[str]]:
     return {family: set(part["vendor"]) for family, part in table.groupby("engine_family")}
 
 
-def _seen_by(vendor: str, family: str) -> None:
-    on = vendors().get(family)
-    if vendor and on and vendor not in on:
-        raise Refused(
-            f"No published row has {family} on an accelerator of {vendor}; "
-            f"it has it on {names_of(sorted(on))}."
-        )
+def _seen_by(vendor: str, family: str, engine: str) -> None:
+    """Refuse an engine, or kernels that its text names, on another vendor's accelerators than rows have."""
+    kernels = [name for name in names.slug(engine).split("-") if f"kernels {name}" in vendors()]
+    for name, on in [(family, vendors().get(family)), *((k, vendors()[f"kernels {k}"]) for k in kernels)]:
+        if vendor and on and vendor not in on:
+            raise Refused(
+                f"No published row has {name} on an accelerator of {vendor}; "
+                f"it has it on {names_of(sorted(on))}."
+            )
 
 
 def names_of(words: Sequence[str]) -> str:

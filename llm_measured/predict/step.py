@@ -9,8 +9,8 @@ each user's token takes its own experts. The cache is that of all users. While o
 each other user sends a prompt, whose operations delay everybody's step; how many operations a second has
 (`reached_flops`) is what prompts alone reach on such hardware. Accelerators that
 share each matrix (tensor parallel) read side by side; those that hold each its layers read one after the
-other, so bandwidth does not add up. What does not fit is read from the host's memory, in series. How fast
-hardware and engines pass all that is `fit`."""
+other, so bandwidth does not add up. What does not fit is read from the host's memory, in series: whole
+layers, of a mixture experts. How fast hardware and engines pass all that is `fit`."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ import pandas as pd
 LAYER_S = 20e-6  # where the time of a layer starts from
 REDUCTION_S = 10e-6  # and that of one reduction over links: two a layer in tensor parallel
 SEQUENCE_S = 20e-6  # and the host's for one more sequence: its next token, its page of the cache, its event
-PARTS = ("weights", "cache", "layers", "links", "arithmetic", "sequences", "prompts")
+PARTS = ("weights", "cache", "layers", "links", "arithmetic", "sequences", "prompts", "host")
 NOTHING = -60.0  # logarithm of no time at all
 
 
@@ -27,11 +27,18 @@ def width(setups: pd.DataFrame) -> np.ndarray:
     return np.where(setups["split"] == "layers", 1.0, setups["accelerators"].to_numpy(dtype=float))
 
 
-def touched(setups: pd.DataFrame) -> np.ndarray:
-    """Parameters that a step reads: of a mixture those that at least one user's token passes."""
-    total, active, users = (setups[name].to_numpy(dtype=float) for name in ("parameters", "active", "users"))
-    share = 1 - (1 - np.minimum(active / total, 1)) ** users
-    return setups["read_parameters"].to_numpy(dtype=float) * total * share / active
+def touched(setups: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Parameters that a step reads: (those that every token passes, of a mixture those of the experts that at
+    least one user's token passes)."""
+    total, active, always, read, users = (
+        setups[name].to_numpy(dtype=float)
+        for name in ("parameters", "active", "always", "read_parameters", "users")
+    )
+    experts = np.maximum(total - always, 1.0)
+    missed = (1 - np.clip((active - always) / experts, 0, 1)) ** users
+    # The input embedding, which is looked up, is one of what every token passes.
+    mixed = (setups["mixture"] == "mixture").to_numpy()
+    return np.maximum(always - (active - read), 0.1 * always), np.where(mixed, experts * (1 - missed), 0.0)
 
 
 def weight_bytes(setups: pd.DataFrame) -> np.ndarray:
@@ -62,26 +69,69 @@ def most_users(setups: pd.DataFrame, room: float) -> np.ndarray:
     return np.where(left < 0, 0.0, np.floor(left / np.maximum(each, 1.0)))
 
 
+# Of a host's bandwidth what is reached beside the other parts: on experts, and on whole layers.
+HOST_SHARES = (0.75, 0.5)
+# Bytes/s of hosts of which nobody says more: two channels; eight or more, which hold what two do not.
+HOSTS = (60e9, 280e9)
+TWO_CHANNELS_HOLD = 64e9  # bytes
+DESKTOP_BYTES = 1.5e9  # of a card that a desktop and an engine's buffers take where not all fits
+
+
+def by_experts(setups: pd.DataFrame) -> np.ndarray:
+    """Whether what does not fit is experts: of mixtures, but for ollama, which leaves whole layers."""
+    return ((setups["mixture"] == "mixture") & (setups["engine"] != "ollama")).to_numpy()
+
+
+def away_bytes(setups: pd.DataFrame, share: np.ndarray) -> np.ndarray:
+    """Bytes that a step reads of what is outside (`share` of all weights): whole layers with their cache; or
+    experts, and of what every token passes only where the experts are not enough."""
+    always, experts = touched(setups)
+    bytes_each = setups["bits"].to_numpy(dtype=float) / 8
+    layers = share * ((always + experts) * bytes_each + cache_bytes(setups))
+    total = setups["parameters"].to_numpy(dtype=float)
+    of_experts = np.clip(1 - setups["always"].to_numpy(dtype=float) / total, 1e-9, 1 - 1e-9)
+    away = np.minimum(share / of_experts, 1)
+    rest = np.clip((share - of_experts) / (1 - of_experts), 0, 1)
+    return np.where(by_experts(setups), (experts * away + always * rest) * bytes_each, layers)
+
+
+def host_rate(setups: pd.DataFrame, share: np.ndarray) -> np.ndarray:
+    """Bytes/s that a host's memory reaches: of what is stated, else of what a host has that holds it."""
+    large = share * weight_bytes(setups) > TWO_CHANNELS_HOLD
+    usual = np.where(large, HOSTS[1], HOSTS[0])
+    return host_share(setups) * setups["host_bandwidth"].fillna(pd.Series(usual, setups.index)).to_numpy(
+        dtype=float
+    )
+
+
+def host_share(setups: pd.DataFrame) -> np.ndarray:
+    """Share of a host's bandwidth that is reached."""
+    return np.where(by_experts(setups), *HOST_SHARES)
+
+
 def parts(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> np.ndarray:
     """Logarithms of the seconds of each of PARTS at full speed, a row per setup; `offloaded`: share of the
-    weights that is read from the host's memory. The last three are what users beside the first add."""
+    weights that is read from the host's memory. The last but one three are what users beside the first
+    add."""
     rate = setups["bandwidth"].to_numpy(dtype=float) * width(setups)
     share = np.zeros(len(setups)) if offloaded is None else offloaded
-    host = setups["host_bandwidth"].to_numpy(dtype=float)
-    weights = touched(setups) * setups["bits"].to_numpy(dtype=float) / 8
+    weights = sum(touched(setups)) * setups["bits"].to_numpy(dtype=float) / 8
+    away = away_bytes(setups, share)
+    cache = cache_bytes(setups) * np.where(by_experts(setups), 1.0, 1 - share)
     layers = setups["layers"].to_numpy(dtype=float)
     linked = (setups["split"] == "tensor") & (setups["accelerators"] > 1)
     others = setups["users"].to_numpy(dtype=float) - 1
     reached = setups["reached_flops"].fillna(setups["peak_flops"]).to_numpy(dtype=float) * width(setups)
     prompts = prompt_operations(setups) / setups["answer"].to_numpy(dtype=float)
     seconds = [
-        weights * ((1 - share) / rate + share / host),
-        cache_bytes(setups) / rate,
+        (weights + cache_bytes(setups) - cache - away) / rate,
+        cache / rate,
         layers * LAYER_S,
         np.where(linked, 2 * layers * REDUCTION_S, 0),
         others * 2 * setups["active"].to_numpy(dtype=float) / reached,
         others * SEQUENCE_S,
         others * prompts / reached,
+        away / host_rate(setups, share),
     ]
     with np.errstate(divide="ignore"):
         return np.maximum(np.log(np.column_stack(seconds)), NOTHING)
@@ -92,8 +142,10 @@ def least(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> np.ndarr
     bandwidth, side by side or one after the other, or all users' operations at the peak."""
     alike = {"users": 1.0}  # who all choose the same experts
     fastest = setups.assign(bandwidth=setups["bandwidth_most"], bits=setups["least_bits"], **alike)
-    reading = np.exp(parts(fastest, offloaded)[:, 0])
-    return np.maximum(reading, operations(setups))
+    seconds = np.exp(parts(fastest, offloaded)[:, [0, PARTS.index("host")]])
+    # A host's bandwidth bounds only where somebody states it, and then all of it.
+    host = np.where(setups["host_bandwidth"].notna(), seconds[:, 1] * host_share(setups), 0.0)
+    return np.maximum(seconds[:, 0] + host, operations(setups))
 
 
 def operations(setups: pd.DataFrame) -> np.ndarray:
@@ -111,6 +163,8 @@ def prompt_operations(setups: pd.DataFrame) -> np.ndarray:
 
 
 START_S = 20e-3  # where the start of an answer begins: tokenizer, queue, first launch
+PASS_TOKENS = 512.0  # of a prompt that are worked off together, each time with all weights
+PASS_BYTES_PER_S = 60e9  # at which what is outside comes then, computed on the host or copied to the card
 
 
 def prompt_parts(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> np.ndarray:
@@ -118,3 +172,9 @@ def prompt_parts(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> n
     of its start, a row per setup; of layers on several accelerators one part works at a time."""
     seconds = prompt_operations(setups) / (setups["peak_flops"].to_numpy(dtype=float) * width(setups))
     return np.column_stack([np.log(seconds), np.full(len(setups), np.log(START_S))])
+
+
+def prompt_away_seconds(setups: pd.DataFrame, share: np.ndarray) -> np.ndarray:
+    """Seconds that what is outside (`share` of the weights) adds to the time of a prompt."""
+    passes = np.ceil(setups["prompt"].to_numpy(dtype=float) / PASS_TOKENS)
+    return passes * share * weight_bytes(setups) / PASS_BYTES_PER_S
