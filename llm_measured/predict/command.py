@@ -76,7 +76,7 @@ def told(found: answer.Answer, cases: bool = True) -> str:
         lines += [f"  {case(row)}" for _, row in found.exact.head(6).iterrows()]
     lines.append(_memory(found))
     users = setup["users"]
-    bound = f"; the bound that nobody passes is {answer.short(found.bound)}" if found.bound else ""
+    bound = f"; the bound is {answer.short(found.bound)}" if found.bound else ""
     lines.append(
         f"Expected: {answer.short(found.rate)} tokens/s{' of each user' if users > 1 else ''}, "
         f"{answer.short(found.low)} to {answer.short(found.high)} in 95 of 100 sources, "
