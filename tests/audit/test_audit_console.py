@@ -26,14 +26,6 @@ def test_what_tools_print_is_read_and_is_right(name, tool, figures):
     assert [f for f in report.collect([SAMPLES / name])[0] if f.kind in ALARMS] == []
 
 
-def test_a_time_of_an_unknown_unit_is_not_guessed(tmp_path):
-    file = tmp_path / "report.yaml"
-    file.write_text((SAMPLES / "llm-d-report.yaml").read_text().replace("{units: ms, ", "{"))
-    read = importers.read(file)
-    assert np.isnan(read.levels["ttft_mean_s"][0]) and read.levels["e2e_mean_s"][0] == 2.473
-    assert any("time_to_first_token names no unit" in note for _, note in read.notes)
-
-
 def test_yaml_is_data_and_no_more(tmp_path):
     file = tmp_path / "report.yaml"
     file.write_text("!!python/object/apply:os.system [exit 1]")

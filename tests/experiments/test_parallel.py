@@ -448,7 +448,7 @@ def test_the_published_batches_are_asked_for_where_the_study_s_lengths_are_not_t
 
 
 def test_the_guide_has_the_commands_that_the_table_prints():
-    text = (ROOT / "pages" / "guide.qmd").read_text()
+    text = (ROOT / "HOWTO.md").read_text()
     commands = set(systems_analysis.systems(schema.frame(make_rows()))["command"])
     shown = re.findall(r"^\.venv/bin/snakemake .*$", text, re.M)
     assert len(shown) == 2 and set(shown) <= commands

@@ -5,11 +5,13 @@ import io
 import pandas as pd
 import pytest
 
-from bench.paths import ROOT
 from llm_measured.published import __main__ as door
 from llm_measured.published import schema
 
-SAMPLE = str(ROOT / "data" / "audits" / "samples" / "llm-d-report.yaml")
+SAMPLE = """\
+gpu,model,engine,engine_version,num_gpus,request_rate,requests,isl,osl,output_tokens_per_s,ttft_p99_ms
+H100 SXM,Llama-3.1-70B,vLLM,0.9.0,8,10,500,512,200,1923.0769,160.4
+"""
 TABLE = "gpu,model,precision,engine,num_gpus,concurrency,isl,osl,tpot_ms\n{}\n"
 STATED = {
     "source_url": "https://example.org/runs",
@@ -28,12 +30,20 @@ def proposed(capsys, *words):
     return code, out, err
 
 
+@pytest.fixture
+def sample(tmp_path):
+    """A file with every figure of one level."""
+    file = tmp_path / "level.csv"
+    file.write_text(SAMPLE)
+    return str(file)
+
+
 def setting(**changes):
     return [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
 
 
-def test_a_whole_row_has_the_columns_of_the_schema_and_lacks_nothing(capsys):
-    code, out, err = proposed(capsys, SAMPLE, *setting(**STATED))
+def test_a_whole_row_has_the_columns_of_the_schema_and_lacks_nothing(capsys, sample):
+    code, out, err = proposed(capsys, sample, *setting(**STATED))
     row = pd.read_csv(io.StringIO(out)).iloc[0]
     assert (code, err, list(row.index)) == (0, "", schema.STORED)
     assert row[list(STATED)].tolist() == list(STATED.values())
@@ -41,8 +51,8 @@ def test_a_whole_row_has_the_columns_of_the_schema_and_lacks_nothing(capsys):
     assert (row["throughput_raw"], row["ttft_p99_ms"], row["request_rate"]) == (1923.0769, 160.4, 10)
 
 
-def test_what_is_missing_is_named(capsys):
-    code, out, err = proposed(capsys, SAMPLE, *setting(**{k: v for k, v in STATED.items() if k != "licence"}))
+def test_what_is_missing_is_named(capsys, sample):
+    code, out, err = proposed(capsys, sample, *setting(**{k: v for k, v in STATED.items() if k != "licence"}))
     assert code == 0 and len(out.splitlines()) == 2
     assert err.splitlines() == [
         line for line in err.splitlines() if line.startswith("Missing: licence, SPDX")

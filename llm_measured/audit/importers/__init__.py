@@ -18,7 +18,7 @@ from llm_measured.audit.importers.content import Content
 from llm_measured.core import naming
 
 MODULES = (
-    "vllm guidellm aiperf inference_perf llm_d trtllm llmfit llama_bench own older tables json_words"
+    "vllm guidellm aiperf inference_perf trtllm llmfit llama_bench own older tables json_words"
 ).split()
 
 
