@@ -328,7 +328,6 @@ def objectives(rows: Rows) -> str:
 HEADLINES: tuple[Callable[[Rows], str], ...] = (
     downloaded, solved, four_bits, drafts, same_tokens, answers_alike, batching, objectives,
 )  # fmt: skip
-OF_SERVERS = objectives, batching
 
 
 def sentences(which: Iterable[Callable[[Rows], str]] = HEADLINES) -> list[str]:

@@ -56,13 +56,10 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 </tbody>
 </table>
 </div>
-{% if command %}
-<details class="command"><summary>Redraw</summary><code>{{ command }}</code></details>
-{% endif %}
 """)
 
 
-def html(table: pd.DataFrame, caption: str = "", command: str = "", groups: Sequence[str] = ()) -> str:
+def html(table: pd.DataFrame, caption: str = "", groups: Sequence[str] = ()) -> str:
     """Return `table` as an accessible HTML table that scrolls sideways, everything escaped; numbers carry
     their raw value in data-sort.
 
@@ -77,7 +74,6 @@ def html(table: pd.DataFrame, caption: str = "", command: str = "", groups: Sequ
         rows=list(zip(rows, groups or [""] * len(rows))),
         first=next(iter(groups), ""),
         caption=caption,
-        command=command,
         empty=EMPTY,
     )
 

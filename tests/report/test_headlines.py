@@ -221,8 +221,3 @@ def test_a_repository_claims_only_what_git_keeps(tmp_path):
     with site.reading(tmp_path):
         here, text = headlines.sentences(), headlines.readme(place)
     assert re.findall("^- (.*)$", text, re.M)[:-1] == headlines.sentences() != here
-
-
-def test_servers_have_the_headlines_about_more_than_one_request():
-    said = headlines.sentences(headlines.OF_SERVERS)
-    assert len(said) == len(headlines.OF_SERVERS) and set(said) < set(headlines.sentences())

@@ -360,8 +360,8 @@ def possible_prefill(runs: Runs) -> dict[int, str]:
     least = pd.concat([computing, reading], axis=1).astype(float).max(axis=1)
     wrong = rows.assign(least_s=least)[rows["ttft_s"] < least - ROUNDING_S]
     return {
-        row["file"]: f"A first token came after {row['ttft_s'] * 1e3:,.1f} ms, and computing the prompt of "
-        f"{row['prompt_tokens']:.0f} tokens takes {row['least_s'] * 1e3:,.1f} ms at the best peaks that were "
+        row["file"]: f"A first token came after {row['ttft_s'] * 1e3:.3g} ms, and computing the prompt of "
+        f"{row['prompt_tokens']:.0f} tokens takes {row['least_s'] * 1e3:.3g} ms at the best peaks that were "
         "ever measured on this device. Either the time is wrong, or a cache answered."
         for _, row in wrong.sort_values("ttft_s", ascending=False).iterrows()
     }
