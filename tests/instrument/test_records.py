@@ -199,7 +199,9 @@ def test_times_tell_a_cache_whatever_the_server_reports(case):
 
 def test_a_sentence_names_both_times_and_the_switches_and_a_failed_trial_its_error():
     sentence = prefix_cache.why_not(prefix_cache.result(trial((0.999, 0.999), (0.02, 0.02))))
-    assert "a new prompt of 300 tokens takes 999.0 ms" in sentence and "the same one again 20.0 ms" in sentence
+    assert (
+        "a new prompt of 300 tokens takes 999.0 ms" in sentence and "the same one again 20.0 ms" in sentence
+    )
     assert prefix_cache.SWITCHES in sentence and prefix_cache.REPORTS in sentence
     with pytest.raises(RuntimeError, match="HTTP 500: no$"):
         prefix_cache.result(trial((1, 1), (1, 1), error="HTTP 500: no"))
