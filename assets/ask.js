@@ -76,7 +76,7 @@
     const answer = listed[place] || null, needs = Array.isArray(answer) ? answer[3] : answer;
     const fits = !needs || !memory || needs <= held;
     if (Array.isArray(answer) && fits) parts.push(`expect <b>${short(answer[0])}</b> (${range(answer[1], answer[2])})${users > 1 ? ` for each of ${users}` : ""} with ${engine}`);
-    if (needs && !fits) parts.push(`<b>does not fit:</b> needs ${needs} GB of ${held}`);
+    if (needs && !fits) parts.push(`<b>does not fit:</b> needs ${needs} of ${held} GB`);
     else if (needs && memory) parts.push(`fits, ${needs} of ${held} GB`);
     if (answer?.[4] != null && fits && memory === answers.gb) parts.push(`${answer[4].toLocaleString("en")} user${answer[4] === 1 ? "" : "s"} at 10 tokens/s`);
     if (!answer) parts.push("no answer was computed for this");

@@ -8,6 +8,7 @@ llm-measured expect QUESTION     tokens/s of a model on an accelerator; predict 
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -36,22 +37,12 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     # The audit lies below the predictions, and may not import them.
     placed = command == "audit" and "--place" in rest
-    return importlib.import_module("llm_measured.predict.place" if placed else COMMANDS[command]).main(rest)
-
-
-def _renamed(old: str, command: str) -> int:
-    print(f"{old} is now llm-measured {command}; the old name goes with the next release.", file=sys.stderr)
-    return main([command, *sys.argv[1:]])
-
-
-def old_audit() -> int:
-    """llm-audit, as it was called before."""
-    return _renamed("llm-audit", "audit")
-
-
-def old_observatory() -> int:
-    """llm-observatory, as it was called before."""
-    return _renamed("llm-observatory", "published")
+    module = importlib.import_module("llm_measured.predict.place" if placed else COMMANDS[command])
+    try:
+        return module.main(rest)
+    except BrokenPipeError:  # of `| head`, which has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is written at exit either
+        return 0
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 import operator
 
-import pandas as pd
-
 from bench.observations import schema, store
 from llm_measured.core import naming
 
@@ -83,32 +81,6 @@ def two_engines(folder):
     write_run(folder, backend="transformers", option="float32", rate=30.0)
     write_run(folder, backend="llamacpp", option="Q4_0", rate=200.0, host="def456", gpu="other-cpu")
     return folder
-
-
-def write_repeats(folder, rates, first=1, later="", **columns):
-    """Write one run per rate of one configuration, a minute apart; `later` (MM-DD) dates them."""
-    for n, rate in enumerate(rates, start=first):
-        started = f"2026-{later or '01-01'}T00:{n:02d}:00+00:00"
-        write_run(folder, make_sidecar(started=started), rate=rate, run=n, **columns)
-
-
-SIZES = {  # bytes of the weights, and rates of two engines, of which the smallest model has the order reversed
-    "smollm2-135m": (1e8, 100.0, 60.0),
-    "qwen2.5-coder-0.5b": (6.5e8, 22.0, 25.0),
-    "qwen2.5-coder-1.5b": (1.8e9, 9.0, 10.0),
-}
-
-
-def write_sizes(folder, **columns):
-    """Write two runs of each of two engines on three sizes of models, three prompts of 128 new tokens each."""
-    for model, (weights, *rates) in SIZES.items():
-        for (backend, option), rate in zip((("llamacpp", "Q8_0"), ("ctranslate2", "int8")), rates):
-            for n in (1, 2):
-                sidecar = make_sidecar(started=f"2026-01-01T00:0{n}:00+00:00", weight_bytes=weights)
-                write_run(
-                    folder, sidecar, experiment="sizes", backend=backend, option=option, model=model,
-                    rate=rate + n / 100, run=n, tokens=128, **columns,
-                )  # fmt: skip
 
 
 # --- sweeps of batches -----------------------------------------------------------------------------------
@@ -240,12 +212,6 @@ def write_every(folder, rate=100.0, lost=(), **columns):
     write_sweep(folder, overhead=0.1 / rate, lost=lost, **columns)
     write_quality(folder, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], **columns)
     write_serving(folder, {1: (0.05, 2 / rate), 8: (0.1, 4 / rate)}, {2: (0.05, 3 / rate)}, **columns)
-
-
-def make_runs(**rates):
-    """One row per run: {backend: [rate of each run]}, `started` in the order of each list."""
-    rows = [(name, n, 0, rate) for name, values in rates.items() for n, rate in enumerate(values)]
-    return pd.DataFrame(rows, columns=["backend", "started", "failed", "rate"])
 
 
 # --- solved problems -------------------------------------------------------------------------------------

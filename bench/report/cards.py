@@ -65,11 +65,14 @@ def group(name: str) -> str:
 
 def cells() -> pd.DataFrame:
     """Return a row per card, model and bits of published_lookup: low and high (the number of the cell, two
-    where sources lie far apart), least and most of all rows, rows, sources, formats."""
+    where sources lie far apart), other_low and other_high (of another setup, where nobody measured in the
+    usual one), least and most of all rows, rows, sources, formats."""
     table = site.published("lookup")
     by_cell = table.groupby(CELL)
     found = by_cell.agg(
-        low=("number", "min"), high=("number", "max"), least=("least", "min"), most=("most", "max"),
+        low=("number", "min"), high=("number", "max"),
+        other_low=("number_in_another_setup", "min"), other_high=("number_in_another_setup", "max"),
+        least=("least", "min"), most=("most", "max"),
         rows=("rows", "sum"), sources=("source", "nunique"), formats=("formats", _joined),
     )  # fmt: skip
     return found.reset_index()
@@ -82,7 +85,8 @@ def _joined(values: pd.Series) -> str:
 def _is_shown(found: pd.DataFrame) -> pd.Series:
     """Which cards have a number of one of SHOWN."""
     numbers = cells()
-    numbers = numbers[(numbers["bits"] == 4) & numbers["low"].notna() & numbers["model"].isin(SHOWN)]
+    told = numbers["low"].notna() | numbers["other_low"].notna()
+    numbers = numbers[(numbers["bits"] == 4) & told & numbers["model"].isin(SHOWN)]
     return found["device"].isin(numbers["device"])
 
 
@@ -125,9 +129,10 @@ def rate(low: float, high: float) -> str:
 
 def table() -> str:
     """Return the look-up as HTML: a row per card, the number of each of SHOWN in 4 bits, the widest memory
-    first; each card and model leads to its own address."""
+    first; each card and model leads to its own address. A star marks a number of another setup."""
     found = cells()
-    found = found[(found["bits"] == 4) & found["low"].notna()].set_index(["device", "model"])
+    told = found["low"].notna() | found["other_low"].notna()
+    found = found[(found["bits"] == 4) & told].set_index(["device", "model"])
     rows = [
         (card, [_cell(found, card["device"], name) for name in SHOWN])
         for card in devices().to_dict("records")
@@ -139,6 +144,8 @@ def _cell(found: pd.DataFrame, device: str, model: str) -> tuple[str, float] | N
     if (device, model) not in found.index:
         return None
     cell = found.loc[(device, model)]
+    if cell["low"] != cell["low"]:
+        return rate(cell["other_low"], cell["other_high"]) + "*", cell["other_low"]
     return rate(cell["low"], cell["high"]), cell["low"]
 
 

@@ -1,7 +1,7 @@
 """The audit of benchmark files as text, JSON or a page.
 
-    llm-audit FILE... [--gpu h100_sxm --model llama-3-8b --tensor-parallel 2] [--map theirs=word] [--json OUT]
-    [--all] [--html OUT]
+    llm-measured audit FILE... [--gpu h100_sxm --model llama-3-8b --tensor-parallel 2]
+    [--map theirs=word] [--json OUT] [--all] [--html OUT]
 
 A folder stands for the files in it. What an option states overrules the files. Exit code 1 where something
 is impossible, on one device or at all, or contradicts itself, 2 where a file could not be read, else 0.
@@ -280,8 +280,15 @@ MOST_FILES = 2_000  # of a folder
 
 
 def result_files(folder: Path) -> list[Path]:
-    """The files of `folder`, however deep, that may be a benchmark's by their names."""
-    return sorted(f for f in folder.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
+    """The files of `folder`, however deep, that may be a benchmark's by their names, but sidecars."""
+    named = [f for f in folder.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file()]
+    return sorted(f for f in named if not _is_sidecar(f))
+
+
+def _is_sidecar(file: Path) -> bool:
+    """Whether `file` describes the CSV beside it, by that one's hash, and has no results of its own."""
+    beside = file.with_suffix(".csv")
+    return file.suffix == ".json" and beside.is_file() and b'"csv_sha256"' in file.read_bytes()
 
 
 def expand(files: Sequence[str | Path]) -> tuple[list[Path], set[Path]]:

@@ -74,6 +74,8 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         stated = [limits.parse(text) for text in options.fail_if]
         report = compare(options.a, options.b, options.margin, options.allow, stated)
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError) as error:
         print(plain(error), file=sys.stderr)
         return 2

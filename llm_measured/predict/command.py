@@ -270,6 +270,8 @@ def main(words: list[str] | None = None) -> int:
             print(_maker(words[0])())
         else:
             print(_question(words or ["--help"]))
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""llm-observatory: builds the table, reports one source, lists what the checks found."""
+"""llm-measured published: builds the table, reports one source, lists what the checks found."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from llm_measured.published.reading import SourceError
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0, or 1 where a raw file could not be read (one sentence each on stderr)."""
-    parser = argparse.ArgumentParser(prog="llm-observatory", description=__doc__)
+    parser = argparse.ArgumentParser(prog="llm-measured published", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     built = commands.add_parser("build", help="import what raw files are here, write rows and Parquet")
     built.add_argument("source", nargs="?", help="this source only")

@@ -1,9 +1,11 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
 from compare.results import serve, write
 
+from bench.paths import ROOT
 from llm_measured.compare import reading
 
 
@@ -55,6 +57,14 @@ def test_a_result_beside_its_sidecar_is_one_run(tmp_path):
     (tmp_path / "a" / "0.csv").write_text("this is,no\nresult,at all\n", encoding="utf-8")
     levels, notes, _ = reading.side([folder])
     assert len(levels) == 1 and not notes
+
+
+def test_a_run_of_this_study_is_one_level_beside_its_sidecar(tmp_path):
+    run = "latency-smollm2-135m-F16-epyc-zen5-2c-096e72-1"
+    for suffix in (".csv", ".json", ".ipynb"):
+        shutil.copy(ROOT / "_llama-inference" / "llamacpp" / f"{run}{suffix}", tmp_path)
+    levels, _, _ = reading.side([str(tmp_path)])
+    assert [level.file for level in levels] == [f"{run}.csv"]
 
 
 def test_failed_requests_and_a_run_that_was_not_streamed_are_conditions(tmp_path):

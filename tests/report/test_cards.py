@@ -80,3 +80,11 @@ def test_the_plain_table_is_sorted_and_filtered_too(opened):
     assert 1 <= page.locator(".tabulator-row").count() <= 6
     page.locator(".tabulator-row a", has_text="RTX 4090").first.click()
     page.wait_for_url("**cards.html?rtx-4090*")
+
+
+def test_a_number_of_another_setup_has_a_star_and_is_no_dash():
+    rows = tables.published("lookup")
+    rows = rows[(rows["bits"] == 4) & rows["model"].isin(cards.SHOWN)]
+    cells = rows.groupby(["device", "model"])[["number", "number_in_another_setup"]].min()
+    other = cells.loc[cells["number"].isna(), "number_in_another_setup"].dropna()
+    assert len(other) and cards.table().count("*</td>") == len(other)
