@@ -31,7 +31,10 @@
     });
     table.on("dataFiltered", (_, rows) => { count.textContent = `${rows.length.toLocaleString("en")} of ${data.length.toLocaleString("en")} rows`; });
     save.addEventListener("click", () => table.download("csv", `${title.toLowerCase().replace(/[^a-z0-9.]+/g, "-")}.csv`));
-    return new Promise((done) => table.on("tableBuilt", () => done(table)));
+    return new Promise((done) => table.on("tableBuilt", () => {
+      // What takes the focus may not stand between a grid and its rows, so the scrolled box is the rows' group.
+      holder.removeAttribute("aria-owns"); holder.querySelector(".tabulator-table").role = "presentation"; holder.querySelector(".tabulator-tableholder").role = "rowgroup"; done(table);
+    }));
   }
   const columnsOf = (data, names) => names.map(([field, title]) => ({
     field, title, frozen: field === names[0][0],

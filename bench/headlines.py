@@ -183,14 +183,14 @@ def solved(rows: Rows) -> str:
     if table.empty:
         return ""
     shown = [
-        f"in {row['bits']:.0f} bits {_signed(row['fewer'])}, {_signed(row['fewer_high'])} to "
-        f"{_signed(row['fewer_low'])}"
+        f"in {row['bits']:.0f} bits {words.two(abs(row['fewer']))} {'fewer' if row['fewer'] > 0 else 'more'}, "
+        f"{_signed(row['fewer_high'])} to {_signed(row['fewer_low'])}"
         for _, row in table.iterrows()
     ]
     engines = table["pooled_options"].str.count(",").min() + 1
     return (
-        f"Of {PROBLEMS} problems {engines} engines solve with {table['model'].iloc[0]}, quantised "
-        f"again, {'; '.join(shown)}, against {_name(table['reference'].iloc[0].split(' '))}."
+        f"Of {PROBLEMS} problems {table['model'].iloc[0]}, quantised again, solves {'; '.join(shown)}, than "
+        f"{_name(table['reference'].iloc[0].split(' '))}; {engines} engines."
     )
 
 
