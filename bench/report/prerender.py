@@ -26,6 +26,7 @@ from llm_measured.core.definitions import Value
 
 CELL_S = 300
 INLINE = re.compile(r"`\{python\} ?([^`]+)`")  # a value in a sentence
+AS_HTML = re.compile(r"^```\{=html\}\n(.*?)^```$", re.M | re.S)  # no cell: it stands in the page as it is
 
 
 def settings(root: Path = ROOT) -> dict:
@@ -49,7 +50,8 @@ def read(page: Path) -> tuple[dict, nbformat.NotebookNode]:
     """(front matter as a dict, notebook) of a .qmd file; cells in Python, all else as it stands."""
     import jupytext
 
-    notebook = jupytext.reads(page.read_text(encoding="utf-8"), fmt="Rmd")
+    text = AS_HTML.sub(r"\1", page.read_text(encoding="utf-8"))
+    notebook = jupytext.reads(text, fmt="Rmd")
     front = {}
     if notebook.cells and notebook.cells[0].cell_type == "raw":
         front = yaml.safe_load(notebook.cells.pop(0).source.strip().strip("-")) or {}

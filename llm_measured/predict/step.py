@@ -134,7 +134,8 @@ def parts(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> np.ndarr
         away / host_rate(setups, share),
     ]
     with np.errstate(divide="ignore"):
-        return np.maximum(np.log(np.column_stack(seconds)), NOTHING)
+        # Nothing left on the card may be a rounding error below zero.
+        return np.maximum(np.log(np.maximum(np.column_stack(seconds), 0)), NOTHING)
 
 
 def least(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> np.ndarray:

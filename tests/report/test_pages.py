@@ -401,8 +401,8 @@ def test_a_site_of_nothing_replaces_an_old_one_and_no_stranger_s_folder(tmp_path
 
 @pytest.mark.check
 def test_a_cell_that_fails_fails_the_build_and_keeps_the_old_site(tmp_path):
-    (tmp_path / "r" / "fake").mkdir(parents=True)
-    (tmp_path / "r" / "fake" / "broken.csv").write_text("a\n1\n")
+    (tmp_path / "r" / "tables").mkdir(parents=True)
+    (tmp_path / "r" / "tables" / "sizes.csv").write_text("a\n1\n")
     (tmp_path / "_site").mkdir()
     (tmp_path / "_site" / "index.html").write_text("old")
     done = run(
@@ -414,5 +414,5 @@ def test_a_cell_that_fails_fails_the_build_and_keeps_the_old_site(tmp_path):
         check=False,
         BENCH_RESULTS=tmp_path / "r",
     )
-    assert done.returncode != 0 and "broken.csv" in done.stderr + done.stdout
+    assert done.returncode != 0 and "a cell failed, so no site was written" in done.stderr + done.stdout
     assert (tmp_path / "_site" / "index.html").read_text() == "old"
