@@ -492,7 +492,10 @@ def _equal_prompts(audited):
     told = level[alone & level["tool"].isin(SERVERS) & level["prefill_s"].notna()]
     parts = [told.assign(read=told["prompt_tokens_per_s"])]
     for rows in audited.by_level():
-        if alone[level["level"] == rows["level"].iloc[0]].any():
+        # A batch of one may still wait for the one before it: not where requests overlap.
+        sent = rows.sort_values("sent_s")
+        waits = (sent["sent_s"].shift(-1) < sent["sent_s"] + sent["e2e_s"]).any()
+        if not waits and alone[level["level"] == rows["level"].iloc[0]].any():
             parts.append(rows.assign(read=rows["prompt_tokens"] / rows["ttft_s"]))
     for rows in parts:
         rows = rows[(rows["prompt_tokens"] >= LONG_PROMPT) & (rows["read"] > 0)]
