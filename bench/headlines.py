@@ -183,8 +183,9 @@ def solved(rows: Rows) -> str:
     if table.empty:
         return ""
     shown = [
-        f"in {row['bits']:.0f} bits {words.two(abs(row['fewer']))} {'fewer' if row['fewer'] > 0 else 'more'}, "
-        f"{_signed(row['fewer_high'])} to {_signed(row['fewer_low'])}"
+        f"in {row['bits']:.0f} bits {words.two(abs(row['fewer']))} "
+        f"{'fewer' if row['fewer'] > 0 else 'more'}, {_signed(row['fewer_high'])} to "
+        f"{_signed(row['fewer_low'])}"
         for _, row in table.iterrows()
     ]
     engines = table["pooled_options"].str.count(",").min() + 1
