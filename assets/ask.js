@@ -79,7 +79,7 @@
     if (needs && !fits) parts.push(`<b>does not fit:</b> needs ${needs} of ${held} GB`);
     else if (needs && memory) parts.push(`fits, ${needs} of ${held} GB`);
     if (answer?.[4] != null && fits && memory === answers.gb) parts.push(`${answer[4].toLocaleString("en")} user${answer[4] === 1 ? "" : "s"} at 10 tokens/s`);
-    if (!answer) parts.push("no answer was computed for this");
+    if (!answer) parts.push("what to expect is not listed here: the command below computes it");
     return parts.join(" · ");
   }
 
