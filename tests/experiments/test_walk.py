@@ -21,6 +21,7 @@ def test_a_rate_runs_through_few_files_from_the_cell_to_the_csv(cells, monkeypat
     assert set(names["observed"]["max_new_tokens"]) == {TOKENS}
     assert (names["observed"]["output_tokens_per_s"] > 0).all()
     assert {"bench/experiments/session.py", "bench/experiments/running.py"} < ran
+    ran.discard("bench/machine/sampler.py")  # samples where a run outlasts its interval, as on a busy machine
     assert FEWEST <= len(ran) <= TO_CSV, "\n".join(sorted(ran))
 
 
