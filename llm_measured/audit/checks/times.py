@@ -138,14 +138,7 @@ def percentiles_out_of_order(audited: Audited) -> Finding | None:
             what = f"The {name} of {time.upper()}, {number(table[row, place] * 1e3)} ms"
             sentence = f"{what}, is below a lower percentile, {number(lower * 1e3)} ms."
             change = "Figures of several runs were mixed, or columns were exchanged."
-            return Finding(
-                "percentiles_out_of_order",
-                CONTRADICTION,
-                audited.first_file,
-                sentence,
-                {"time": time},
-                change,
-            )
+            return _out_of_order(audited, time, sentence, change)
         mean = audited.levels[f"{time}_mean_s"].to_numpy(float)
         step = np.nan_to_num(audited.step(f"{time}_mean_s", columns[0], columns[-1]).to_numpy(float))
         outside = (mean > table[:, -1] * 1.0001 + step) | (mean < table[:, 0] * 0.9999 - step)
@@ -154,12 +147,10 @@ def percentiles_out_of_order(audited: Audited) -> Finding | None:
             ends = f"{number(table[row, 0] * 1e3)} to {number(table[row, -1] * 1e3)} ms"
             sentence = f"The mean of {time.upper()}, {number(mean[row] * 1e3)} ms, lies outside of {ends}."
             change = "One of the three is of other requests."
-            return Finding(
-                "percentiles_out_of_order",
-                CONTRADICTION,
-                audited.first_file,
-                sentence,
-                {"time": time},
-                change,
-            )
+            return _out_of_order(audited, time, sentence, change)
     return None
+
+
+def _out_of_order(audited, time, sentence, change):
+    check_name = "percentiles_out_of_order"
+    return Finding(check_name, CONTRADICTION, audited.first_file, sentence, {"time": time}, change)
