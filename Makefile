@@ -44,7 +44,6 @@
 #     make readme                        the README's made parts, data/results.md and data/dictionary.md, from data/tables
 #     make tables                        data/tables from the committed runs; python -m bench.topics.tables check compares them
 #     make figures                       figures/: every labelled cell of a page
-#     make data                          the whole data in downloads/: one Parquet, one CSV, the data dictionary
 #     make site                          only the figures and the pages, from the observations that are there
 #     make help                          these lines
 
@@ -76,7 +75,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-tables study try test check check-backend check-engines faults wheels audit contribute proof lint site tables figures data readme help install
+.PHONY: compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-tables study try test check check-backend check-engines faults wheels audit contribute proof lint site tables figures readme help install
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -97,9 +96,6 @@ tables: .venv/ready
 
 figures: .venv/ready
 	@python -m bench.cells
-
-data: .venv/ready
-	@python -m bench.report.downloads
 
 readme: .venv/ready
 	@python -m bench.report.readme
@@ -151,10 +147,10 @@ expect: .venv/ready
 	@python -m llm_measured.predict.command predict "$(DATA)" "$(OUT)"
 
 predict-fit: .venv/ready
-	@python -m llm_measured.predict.command fit
+	@OPENBLAS_NUM_THREADS=1 python -m llm_measured.predict.command fit
 
 expect-proof: .venv/ready
-	@python -m llm_measured.predict.command prove
+	@OPENBLAS_NUM_THREADS=1 python -m llm_measured.predict.command prove
 
 expect-tables: .venv/ready
 	@python -m bench.report.expect_tables

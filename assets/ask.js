@@ -1,5 +1,4 @@
 // The fields of Start and How much: what people measured (downloads/cards.js) and what to expect (downloads/expect/<card>.js), looked up only.
-"use strict";
 (() => {
   const form = document.getElementById("ask"), root = form.dataset.root, fields = form.elements;
   const unpacked = ({ columns, rows }) => rows.map((row) => Object.fromEntries(columns.map((name, place) => [name, row[place]])));
@@ -40,13 +39,20 @@
   }
 
   function offerMemories(device, answers) {
-    const usual = answers?.gb ?? device.memory_gb, shared = !cards.cards.includes(device.group);
+    const shared = !cards.cards.includes(device.group), usual = answers?.gb ?? device.memory_gb ?? (shared ? measuredIn(device, answers) : null);
     const sizes = new Set([...(device.variants ?? []), ...(usual ? [usual] : []), ...(shared ? UNIFIED.filter((size) => !usual || size <= usual) : [])]);
     const options = [...sizes].sort((a, b) => a - b).map((size) => [size, `${size} GB`]);
     // The memory that was chosen stays where only something else changes; another card has its own.
     const wish = fields.memory.dataset.of === device.address ? fields.memory.value : fields.memory.dataset.wish ?? "";
     Object.assign(fields.memory.dataset, { of: device.address, wish: "" });
     offer(fields.memory, options.length ? options : [["", "not known"]], usual, wish);
+  }
+
+  // Where nobody knows how much memory a device has: the least that holds every model that was measured on it.
+  function measuredIn(device, answers) {
+    const rows = lookup.filter((row) => row.device === device.device && row.accelerators === 1 && row.rows);
+    const needed = rows.flatMap((row) => Object.entries(answers?.of[row.model] ?? {}).filter(([form]) => bitsOf.get(form) === row.bits).map(([, [, listed]]) => listed[0]?.[3] ?? listed[0]));
+    return UNIFIED.find((size) => size >= Math.max(16, ...needed)) ?? UNIFIED.at(-1);
   }
 
   function offerFormats(model, answers) {
@@ -57,36 +63,37 @@
     offer(fields.format, names.map((name) => [name]), names.find((name) => bitsOf.get(name) === 4), wish);
   }
 
-  function measured(device, model, bits) {
-    const rows = lookup.filter((row) => row.device === device && row.model === model && row.bits === bits && row.rows);
+  function measured(device, model, bits, cards) {
+    const rows = lookup.filter((row) => row.device === device && row.model === model && row.bits === bits && row.accelerators === cards && row.rows);
     if (!rows.length) return "not measured";
     const numbers = rows.map((row) => row.number).filter((number) => number != null), count = rows.reduce((sum, row) => sum + row.rows, 0);
     const all = range(Math.min(...rows.map((row) => row.least)), Math.max(...rows.map((row) => row.most)));
     const said = numbers.length ? range(Math.min(...numbers), Math.max(...numbers)) : all;
-    return `measured <b>${said} tokens/s</b>${count > 1 ? ` (all ${count}: ${all})` : ""}`;
+    return `measured <b>${said} tokens/s</b>${count > 1 ? ` (all ${count} rows${all === said ? "" : `: ${all}`})` : ""}`;
   }
 
   function said(device, answers) {
     const [model, format] = [fields.model.value, fields.format.value];
     const [count, users, context] = ["count", "users", "context"].map((name) => Number(fields[name]?.value ?? form.dataset[name]));
     const memory = Number(fields.memory.value), held = memory * count, parts = [];
-    if (count === 1 && users === 1 && context === 1024) parts.push(measured(device.device, model, bitsOf.get(format)));
-    const place = [["counts", count], ["users", users], ["contexts", context]].reduce((at, [name, value]) => at * cards.asked[name].length + cards.asked[name].indexOf(value), 0);
+    if (users === 1 && context === 1024) parts.push(measured(device.device, model, bitsOf.get(format), count));
+    const place = [["count", count], ["users", users], ["context", context]].reduce((at, [name, value]) => at * cards.asked[name].length + cards.asked[name].indexOf(value), 0);
     const [engine, listed] = answers?.of[model]?.[format] ?? ["", []];
     const answer = listed[place] || null, needs = Array.isArray(answer) ? answer[3] : answer;
     const fits = !needs || !memory || needs <= held;
     if (Array.isArray(answer) && fits) parts.push(`expect <b>${short(answer[0])}</b> (${range(answer[1], answer[2])})${users > 1 ? ` for each of ${users}` : ""} with ${engine}`);
+    const has = cards.cards.includes(device.group) ? "" : " if it has them"; // sold with more memory or less
     if (needs && !fits) parts.push(`<b>does not fit:</b> needs ${needs} of ${held} GB`);
-    else if (needs && memory) parts.push(`fits, ${needs} of ${held} GB`);
-    if (answer?.[4] != null && fits && memory === answers.gb) parts.push(`${answer[4].toLocaleString("en")} user${answer[4] === 1 ? "" : "s"} at 10 tokens/s`);
-    if (!answer) parts.push("what to expect is not listed here: the command below computes it");
+    else if (needs && memory) parts.push(`fits, ${needs} of ${held} GB${has}`);
+    if (answer?.[4] != null && fits && memory === answers.gb) parts.push(`${answer[4].toLocaleString("en")} user${answer[4] === 1 ? "" : "s"} at 10 tokens/s each`);
+    if (!answer) parts.push(`what to expect is not listed here: the command below computes it${device.bandwidth_gb_per_s ? "" : " from the machine's memory bandwidth"}`);
     return parts.join(" · ");
   }
 
   function command(device, answers) {
     const engine = answers?.of[fields.model.value]?.[fields.format.value]?.[0] ?? "llama.cpp";
     const count = Number(fields.count.value), users = fields.users?.value ?? "1";
-    const more = [`--context ${fields.context?.value ?? form.dataset.context}`, users === "1" ? "" : `--users ${users}`, fields.memory.value && Number(fields.memory.value) !== answers?.gb ? `--memory-gb ${fields.memory.value}` : ""];
+    const more = [`--context ${fields.context?.value ?? form.dataset.context}`, users === "1" ? "" : `--users ${users}`, fields.memory.value && Number(fields.memory.value) !== answers?.gb ? `--memory-gb ${fields.memory.value}` : "", device.bandwidth_gb_per_s ? "" : "--bandwidth-gb-per-s GB_PER_S"];
     return `llm-measured expect "${count > 1 ? `${count}x ` : ""}${device.device}" ${fields.model.value} ${fields.format.value} ${engine} ${more.filter(Boolean).join(" ")}`;
   }
 
@@ -106,12 +113,11 @@
   offerDevices(fields.accelerator, query.get("accelerator") ?? fields.accelerator.value);
   offer(fields.model, [...models].sort((a, b) => a.model.localeCompare(b.model)).map((row) => [row.model]), fields.model.value, models.find((row) => row.address === query.get("model"))?.model ?? fields.model.value);
   for (const field of ["count", "users", "context"].map((name) => fields[name]).filter(Boolean)) {
-    offer(field, [...field.options].map((option) => [option.value, option.text]), field.value, query.get(field.name));
+    offer(field, cards.asked[field.name].map((value) => [value, value.toLocaleString("en")]), "", query.get(field.name));
   }
   form.addEventListener("change", () => update().then(() => {
     const chosen = [...fields].filter((field) => field.name).map((field) => [field.name, field.name === "model" ? models.find((row) => row.model === field.value).address : field.value]);
     history.replaceState(null, "", `?${new URLSearchParams(chosen)}${location.hash}`);
   }));
-  form.addEventListener("submit", (event) => event.preventDefault());
   update();
 })();

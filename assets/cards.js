@@ -1,6 +1,5 @@
 // Cards: the table with filters, and everything about the card or model that the address names (cards.html?rtx-4090). Tabulator draws; the data
 // are downloads/cards.js and a file of rows for each card and model (bench/report/cards.py).
-"use strict";
 (() => {
   const box = document.getElementById("cards");
   const unpacked = ({ columns, rows }) => rows.map((row) => Object.fromEntries(columns.map((name, place) => [name, row[place]])));
@@ -49,26 +48,26 @@
       return [heads[place], place === 0 ? cell.textContent.trim() : !cell.dataset.sort ? null : Number(cell.dataset.sort)];
     })));
     const texts = new Map([...plain.tBodies[0].rows].map((row) => [row.cells[0].textContent, [...row.cells].map((cell) => cell.textContent)]));
-    const columns = columnsOf(data, heads.map((head) => [head, head])).map((column, place) => (place === 0 ? column : {
+    const columns = columnsOf(data, heads.map((head) => [head, head])).map((column, place) => (place === 0 ? { ...column, minWidth: 170, widthGrow: 1.5 } : {
       ...column, ...NUMBER, sorterParams: { alignEmptyValues: "bottom" }, formatter: (cell) => texts.get(cell.getData()[heads[0]])[place],
     }));
     box.replaceChildren();
-    const choose = made("select", { ariaLabel: "A model" }, made("option", {}, "a model …"), ...models.map((row) => made("option", { value: row.address }, row.model)));
+    const choose = made("select", { ariaLabel: "A model" }, made("option", {}, "choose a model …"), ...models.map((row) => made("option", { value: row.address }, row.model)));
     choose.addEventListener("change", () => { location.search = choose.value; });
-    return grid(box, "Tokens/s of one user, 4 bits", columns, data, { height: "85vh", layout: "fitColumns", columnDefaults: { headerFilter: "input", minWidth: 95 } }).then(() => box.querySelector(".table-tools").append(choose));
+    return grid(box, "Tokens/s of one user, 4 bits", columns, data, { height: "85vh", layout: "fitColumns", columnDefaults: { headerFilter: "input", headerWordWrap: true, minWidth: 95 } }).then(() => box.querySelector(".table-tools").append(choose));
   }
 
   async function one(own, name, kind) {
     const other = kind === "device" ? "model" : "device";
     const words = kind === "device" ? ["faster memory", "slower memory"] : ["larger", "smaller"], neighbours = [["up", words[0]], ["down", words[1]]]
       .filter(([side]) => own[side]).flatMap(([side, words]) => [` · next ${words}: `, LINKS[kind === "device" ? "card" : "model"](own[side])]);
-    const facts = [own.memory_gb && `${own.memory_gb} GB`, own.bandwidth_gb_per_s && `${own.bandwidth_gb_per_s.toLocaleString("en")} GB/s`, own.size,
+    const facts = [own.memory_gb && `${own.memory_gb} GB`, own.bandwidth_gb_per_s && `${own.bandwidth_gb_per_s.toLocaleString("en")} GB/s`, own.unsure && `${own.unsure} unsure: no datasheet was seen`, own.size,
       `${own.rows.toLocaleString("en")} rows of ${own.sources} source${own.sources === 1 ? "" : "s"}`,
       own.best && `${own.best[0]} was fastest in ${own.best[1]} of ${own.best[2]} settings that one source measured with two engines`];
     const data = unpacked(cards.lookup).filter((row) => row[kind] === name);
     box.replaceChildren(made("h2", {}, name), made("p", {}, facts.filter(Boolean).join(" · "), ...neighbours, " · ", link("all cards", "?"),
       " · ", link("how much?", `how-much.html?${kind === "device" ? "accelerator" : "model"}=${own.address}`)));
-    await grid(box, `${name}, one user, by source`, columnsOf(data, [[other, other === "device" ? "card" : "model"], ["bits", "bits"], ["number", "the number"],
+    await grid(box, `${name}, one user, by source`, columnsOf(data, [[other, other === "device" ? "card" : "model"], ["bits", "bits"], ["accelerators", "cards"], ["number", "the number"],
       ["median", "median"], ["least", "least"], ["most", "most"], ["rows", "rows"], ["source", "source"], ["formats", "formats"], ["engines", "engines"]]), data,
       { initialSort: [{ column: other, dir: "asc" }] });
     const script = made("script", { src: `../downloads/cards/${own.address}.js` });

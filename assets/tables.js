@@ -1,5 +1,4 @@
 // What a reader can do with a table beside sorting it: search its rows, choose its columns, take along what is shown.
-"use strict";
 const LEAST_ROWS = 8;
 
 function made(tag, properties, ...children) {
@@ -58,11 +57,9 @@ function equip(box, table, number) {
   document.addEventListener("change", tell); // another device in front hides rows
 }
 
-let number = 0;
-for (const box of document.querySelectorAll(".table-scroll")) {
+for (const [place, box] of document.querySelectorAll(".table-scroll").entries()) {
   const table = box.querySelector("table.sortable");
-  number += 1;
-  if (table && table.tBodies[0].querySelectorAll("tr th").length >= LEAST_ROWS) equip(box, table, number);
+  if (table && table.tBodies[0].querySelectorAll("tr th").length >= LEAST_ROWS) equip(box, table, place + 1);
 }
 
 // One choice for all tables of a page whose rows are of several processors; the first one of each is shown until then.
@@ -73,8 +70,8 @@ if (place && several.length) {
   choice.addEventListener("change", () => {
     for (const row of several) row.hidden = row.dataset.of !== choice.value;
     for (const table of new Set(several.map((row) => row.closest("table")))) {
-      const none = [...table.tBodies[0].rows].every((row) => row.hidden);
-      table.querySelector(".of").textContent = choice.value + (none ? ": not measured" : "");
+      table.querySelector(".of").textContent = choice.value;
+      table.querySelector(".none").hidden = [...table.tBodies[0].rows].some((row) => !row.hidden && row.dataset.of);
     }
   });
   place.prepend(made("label", {}, "Processor ", choice));

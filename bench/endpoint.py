@@ -17,13 +17,16 @@ BASE = re.compile(r"/(v[0-9]+[a-z0-9]*|openai)$")  # of a path below which reque
 
 
 def checked(url: str) -> str:
-    """`url` as it may be kept; ValueError, which does not quote it, where it holds a user or a password."""
+    """Return `url` as it may be kept; ValueError for one that is no address of HTTP, and, without quoting it,
+    for one that holds a user or a password."""
     if "@" in urlsplit(url).netloc:
         raise ValueError(
             "The address holds a user or a password, and addresses are kept with a run. Put an access token "
             'into BENCH_API_TOKEN, or a header into -p headers \'{"Authorization": "$NAME"}\', where NAME is '
             "a variable of the environment."
         )
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise ValueError(f"url must be like http://localhost:8000, with http:// or https://, not {url!r}.")
     return url.rstrip("/")
 
 
@@ -65,7 +68,9 @@ def why(failure: Exception) -> str:
     """A failure in words that quote neither the request nor the answer: either may hold the access token."""
     if isinstance(failure, urllib.error.HTTPError):
         kind = failure.headers.get_content_type() if failure.headers else ""
-        return f"HTTP {failure.code}{f', {kind}' if kind else ''}"
+        to = urlsplit(failure.headers.get("Location", ""))  # its path may quote the access token
+        location = f", location {to.scheme}://{to.netloc}" if to.netloc else ""
+        return f"HTTP {failure.code}{f', {kind}' if kind else ''}{location}"
     reason = f": {failure.reason}" if isinstance(failure, urllib.error.URLError) else ""
     return f"{type(failure).__name__}{reason}"
 

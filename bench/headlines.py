@@ -16,41 +16,40 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pandas as pd
 
-from bench import html, inputs, paths, site, words
+from bench import html, inputs, paths, site
 from bench.topics.estimates import FASTER, SLOWER
+from bench.topics.estimates import OPTION as CONFIG
 from bench.topics.humaneval import PROBLEMS
 from bench.topics.sizes import SHIPPED, size_words
 from llm_measured.core import hardware, naming
 
 MOST, MOST_WORDS = 8, 30
 REFERENCE = ("transformers", "float32")
-RIGHT, NOT_REACHED = "72", "none"  # what 9 × 8 is, and what stands for no answer
 TWICE = (
     "SmolLM2 in four bits is a second quantisation of a tiny model: what it loses says nothing about yours."
 )
 Config = tuple[str, str]  # engine and number format
-CONFIG = ["backend", "option"]
 RATE = "output_tokens_per_s"
 
 PLACE = re.compile(r"(<!-- findings: .*?-->\n).*?(<!-- end of findings -->)", re.S)
 
 
 class Rows:
-    """What sentences are about: rows of one model with real weights, without runs whose tokens could not be
-    checked and without those that shared their machine.
+    """What sentences are about: runs and latency of the model with most runs, with real weights, without runs
+    whose tokens could not be checked and without those that shared their machine."""
 
-    `experiment` is `latency`, or `sizes` for three short prompts, whose table has the same columns.
-    """
-
-    def __init__(self, model: str = "", experiment: str = "latency") -> None:
-        costs, runs = site.table(experiment), site.table("runs")
+    def __init__(self) -> None:
+        costs, runs = site.table("latency"), site.table("runs")
         costs = costs[(costs["weights"] == "real") & (costs["shared_by"] == "")]
-        self.model = model or most_frequent(costs)
+        count = costs.groupby("model")["runs"].sum()
+        self.model = count.idxmax() if len(count) else ""
         self.costs = costs[costs["model"] == self.model]
         kept = (runs["weights"] == "real") & (runs["not_judged"] == "") & (runs["shared_by"] == "")
-        runs = runs[kept & (runs["model"] == self.model)]
-        self.runs = runs[runs["experiment"] == experiment]
-        self.front = site.machine(self.runs)
+        runs = runs[kept & (runs["model"] == self.model) & (runs["experiment"] == "latency")]
+        self.prompts = (
+            f"{runs['prompt_tokens_least'].min():.0f} to {runs['prompt_tokens_most'].max():.0f} prompt tokens"
+        )
+        self.front = site.machine(runs)
         self.on = processor(self.front["gpu"].iloc[0]) if len(self.front) else ""
 
     def means(self, metric: str) -> pd.Series:
@@ -60,12 +59,7 @@ class Rows:
     def lost(self, config: Config) -> str:
         """Return `9×8 = 11`, or how much its perplexity rose; empty where answers are no worse."""
         rows = self.costs[of_option(self.costs, config) & self.costs["worse"].eq(True)]
-        if rows.empty:
-            return ""
-        wrong = rows.loc[~rows["product"].isin([RIGHT, NOT_REACHED]), "product"]
-        if len(wrong):
-            return f"9×8 = {wrong.mode()[0]}"
-        return f"perplexity {words.two(rows['perplexity_ratio'].iloc[0])} times"
+        return rows["verdict"].iloc[0].split(";")[0].replace(" × ", "×") if len(rows) else ""
 
     def alike(self) -> list[Config]:
         """Return the options that answer every prompt as the reference, token for token, with it."""
@@ -79,12 +73,6 @@ def largest(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["weights"] == "real"]
     sizes = rows["model"].map(hardware.by_model()["parameters_b"]).fillna(0)
     return rows[sizes == sizes.max()]
-
-
-def most_frequent(rows: pd.DataFrame) -> str:
-    """Return the model with the most runs in a table; empty without rows."""
-    runs = rows.groupby("model")["runs"].sum()
-    return runs.idxmax() if len(runs) else ""
 
 
 def of_option(rows: pd.DataFrame, config: Config) -> pd.Series:
@@ -116,12 +104,12 @@ def said(rows: pd.DataFrame) -> str:
     """
     rows = rows.dropna(subset=["ratio"])
     if direction(rows):
-        return f"{words.ratio_range(rows['ratio'])} as fast on {_processors(rows['gpu'])}"
+        return f"{html.ratio_range(rows['ratio'])} as fast on {_processors(rows['gpu'])}"
     sizes = rows["model"].map(hardware.by_model()["parameters_b"]).fillna(0)
     shown: dict[str, list[str]] = {}
     for model in rows["model"].iloc[np.argsort(-sizes.to_numpy(), kind="stable")].unique():
         own = rows[rows["model"] == model]
-        ratio = words.ratio_range(own["ratio"]).removesuffix(" times")
+        ratio = html.ratio_range(own["ratio"]).removesuffix(" times")
         size = f" at {size_words(model)}" if rows["model"].nunique() > 1 else ""
         shown.setdefault(_processors(own["gpu"]), []).append(f"{ratio}{size}")
     return "; ".join(f"{naming.listed(texts)} on {where}" for where, texts in shown.items())
@@ -183,7 +171,7 @@ def solved(rows: Rows) -> str:
     if table.empty:
         return ""
     shown = [
-        f"in {row['bits']:.0f} bits {words.two(abs(row['fewer']))} "
+        f"in {row['bits']:.0f} bits {html.two(abs(row['fewer']))} "
         f"{'fewer' if row['fewer'] > 0 else 'more'}, {_signed(row['fewer_high'])} to "
         f"{_signed(row['fewer_low'])}"
         for _, row in table.iterrows()
@@ -191,13 +179,13 @@ def solved(rows: Rows) -> str:
     engines = table["pooled_options"].str.count(",").min() + 1
     return (
         f"Of {PROBLEMS} problems {table['model'].iloc[0]}, quantised again, solves {'; '.join(shown)}, than "
-        f"{_name(table['reference'].iloc[0].split(' '))}; {engines} engines."
+        f"{_name(table['reference'].iloc[0].split(' '))}; {engines} engines each."
     )
 
 
 def _signed(fewer: float) -> str:
     """Return `−5` of five fewer problems, `+0.3` of 0.3 more."""
-    digits = words.two(abs(fewer))
+    digits = html.two(abs(fewer))
     return f"−{digits}" if fewer > 0 else f"+{digits}"
 
 
@@ -214,7 +202,7 @@ def four_bits(rows: Rows) -> str:
     lost = ""
     if both:
         lost = f", {'both' if len(both) == 2 else 'one'} answering {both[0]}"
-    return f"Speed, {_name(first)} over {_name(second)}: {said(ratios(first, second))}{lost}."
+    return f"Short-prompt speed, {_name(first)} over {_name(second)}: {said(ratios(first, second))}{lost}."
 
 
 def drafts(rows: Rows) -> str:
@@ -267,31 +255,30 @@ def answers_alike(rows: Rows) -> str:
     closest = ratios(best, second, sizes=False)
     closest = closest[closest["model"] == rows.model]
     rank = "fastest" if direction(every) == FASTER else f"highest mean speed on {rows.on}"
-    text = f"{rows.model}: the {rank} that answers as {_name(REFERENCE)}, token for token, is {_name(best)}"
+    # At longer prompts others lead (batching.csv): the sentence is of these lengths.
+    text = f"{rows.model}, {rows.prompts}: the {rank} answering as {_name(REFERENCE)} is {_name(best)}"
     if closest.empty:
         shown = [html.number(means[config]) for config in (best, second)]
         return f"{text}: {shown[0]} tokens/s on {rows.on}, {_name(second)} {shown[1]}."
     return f"{text}, over {_name(second)} {said(closest)}."
 
 
-def batching(rows: Rows) -> str:
-    """Name for each processor the engine whose throughput grows most with the batch in the mean: ratios
-    inside each run, of every option that was measured there."""
-    every = site.table("batching")
-    every = every[every["model"] == rows.model]
-    usual = usual_batches(every[every["machine"].isin(rows.front["machine"])])
-    if usual.empty:
+def long_prompts(rows: Rows) -> str:
+    """Say what the longest prompt leaves of the largest model's pace on the default machine: of the option
+    that keeps least and of that that keeps most, where their intervals part."""
+    own = largest(site.machine(site.table("context")))
+    own = own[own["prompt_tokens"] == own["prompt_tokens"].max()].sort_values("kept")
+    sure = own.dropna(subset=["kept_interval"])
+    if len(sure) < 2:
         return ""
-    same = every[(every[SHAPE] == usual[SHAPE].iloc[0]).all(axis=1)]
-    shown: dict[str, list[str]] = {}
-    for gpu, own in same.dropna(subset=["gain"]).groupby("gpu", sort=False):
-        if own["backend"].nunique() > 1:
-            best = own.loc[own["gain"].idxmax()]
-            times = "" if shown else " times"
-            shown.setdefault(_of(best), []).append(f"{words.two(best['gain'])}{times} on {processor(gpu)}")
-    named = [f"{name} {', '.join(gains)}" for name, gains in shown.items()]
-    tokens = "{:.0f} tokens in, {:.0f} out".format(*usual[SHAPE].iloc[0])
-    return f"{rows.model} batches, {tokens}, gain most in the mean with {'; '.join(named)}."
+    least, most = sure.iloc[0], sure.iloc[-1]
+    if least["kept"] + least["kept_interval"] >= most["kept"] - most["kept_interval"]:
+        return ""
+    return (
+        f"After {least['prompt_tokens']:,.0f} tokens {least['model']} keeps {100 * least['kept']:.0f} % of "
+        f"its pace with {_of(least)}, {100 * most['kept']:.0f} % with {_of(most)}; first tokens after "
+        f"{sure['ttft_s'].min():.0f} to {sure['ttft_s'].max():.0f} s, on {processor(least['gpu'])}."
+    )
 
 
 def objectives(rows: Rows) -> str:
@@ -315,46 +302,38 @@ def objectives(rows: Rows) -> str:
         own = own.sort_values("request_rate")
         held = own[(own["met"] == 1).cumprod().astype(bool)]
         above = own[own["request_rate"] > held["request_rate"].max()] if len(held) else own
-        rate = f"{held['request_rate'].max():g}/s" if len(held) else "no rate"
-        text = f"{rate} on {processor(own['gpu'].iloc[0])}"
+        where = processor(own["gpu"].iloc[0])
+        text = f"none on {where}"
+        if len(held):
+            requests = "requests " if not shown else ""
+            text = (
+                f"{held['counted'].iloc[-1]:.0f} {requests}at {held['request_rate'].iloc[-1]:g}/s on {where}"
+            )
         if len(above):
-            text += f", {100 * above['met'].iloc[0]:.0f} % of {above['request_rate'].iloc[0]:g}/s"
+            text += f", {100 * above['met'].iloc[0]:.0f} % at {above['request_rate'].iloc[0]:g}/s"
         shown.append(text)
     return (
-        f"{_name(config)} with {rows.model} keeps TTFT to {limits['ttft_s']:.0f} s, TPOT to "
-        f"{1e3 * limits['tpot_s']:.0f} ms for all requests of {'; '.join(shown)}."
+        f"{_name(config)} with {rows.model} kept {limits['ttft_s']:.0f} s TTFT, "
+        f"{1e3 * limits['tpot_s']:.0f} ms TPOT for all {'; '.join(shown)}."
     )
 
 
 HEADLINES: tuple[Callable[[Rows], str], ...] = (
-    downloaded, solved, four_bits, drafts, same_tokens, answers_alike, batching, objectives,
+    downloaded, solved, four_bits, drafts, same_tokens, answers_alike, long_prompts, objectives,
 )  # fmt: skip
 
 
-def sentences(which: Iterable[Callable[[Rows], str]] = HEADLINES) -> list[str]:
+def sentences() -> list[str]:
     """Return the headlines that the tables support, as Markdown; none without runs."""
     rows = Rows()
-    return [text for headline in which if len(rows.front) and (text := headline(rows))]
+    return [text for headline in HEADLINES if len(rows.front) and (text := headline(rows))]
 
 
-def show(which: Iterable[Callable[[Rows], str]] = HEADLINES) -> None:
+def show() -> None:
     """Show headlines as a list, and below it what four bits of the smallest model are."""
-    found = sentences(which)
-    if not found:
-        site.say(html.EMPTY)
-        return
-    site.say("{text}", text="\n".join(f"- {each}" for each in found) + f"\n\n{TWICE}")
-
-
-SHAPE = ["prompt_tokens", "max_new_tokens"]
-
-
-def usual_batches(batches: pd.DataFrame) -> pd.DataFrame:
-    """Return the batches of the most frequent prompt and answer length of the sweeps."""
-    if batches.empty:
-        return batches
-    counts = batches.groupby(SHAPE)["runs"].sum()
-    return batches[(batches[SHAPE] == list(counts.idxmax())).all(axis=1)]
+    found = sentences()
+    text = "\n".join(f"- {each}" for each in found) + f"\n\n{TWICE}" if found else html.EMPTY
+    site.say("{text}", text=text)
 
 
 def _of(row: dict | pd.Series) -> str:

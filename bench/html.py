@@ -1,5 +1,6 @@
-"""Tables written out: HTML for pages, fixed width for the terminal."""
+"""Numbers, words and tables written out: HTML for pages, fixed width for the terminal."""
 
+import os
 from collections.abc import Sequence
 
 import jinja2
@@ -9,6 +10,11 @@ import pandas as pd
 from llm_measured.core.definitions import Value
 
 EMPTY = "nothing measured yet: make study"
+
+
+def is_page() -> bool:
+    """Return whether a page of the site is being made; the file _environment, which Quarto reads, says so."""
+    return bool(os.environ.get("SHOWN_ON_A_PAGE"))
 
 
 def number(value: Value) -> str:
@@ -22,6 +28,25 @@ def number(value: Value) -> str:
     rounded = round(float(value), decimals)
     # A value that came with fewer digits, such as a published 1.9, does not gain any.
     return f"{rounded:,.{max(decimals, 0)}f}" if rounded != value else f"{rounded:,.15g}"
+
+
+def plural(count: float, word: str) -> str:
+    """`1 run`, `3 runs`."""
+    return f"{number(count)} {word}{'' if count == 1 else 's'}"
+
+
+def two(value: float) -> str:
+    """A number with two digits."""
+    return number(float(f"{value:.2g}")).replace("-", "−")
+
+
+def ratio_range(values: pd.Series) -> str:
+    """`3 times`, `3 to 40 times`, `0.8 to 0.996 times`: the smallest and the largest of some ratios, with two
+    digits, and with three where two would make it even."""
+    low, high = (
+        f"{value:.3g}" if two(value) == "1" else two(value) for value in (values.min(), values.max())
+    )
+    return f"{low} times" if low == high else f"{low} to {high} times"
 
 
 def _cell(value: Value, numeric: bool) -> tuple[str, str | None]:
@@ -53,6 +78,9 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 {% else %}
 <tr><td colspan="{{ columns | length }}">{{ empty }}</td></tr>
 {% endfor %}
+{% if first %}
+<tr class="none" hidden><td colspan="{{ columns | length }}">not measured on this processor</td></tr>
+{% endif %}
 </tbody>
 </table>
 </div>

@@ -21,7 +21,10 @@ def table(name: str) -> pd.DataFrame:
     be run here; ValueError naming what exists."""
     if name == "models":  # one table of models for everything; what can be run names its checkpoint
         whole = hardware.models()
-        return whole[whole["source"].notna()].infer_objects()
+        runnable = whole[whole["source"].notna()].infer_objects()
+        # Beside models whose shape nobody states, whole numbers were read as floats: no configuration takes
+        # these.
+        return runnable.astype(dict.fromkeys([*metrics.SHAPE, "context_tokens"], int))
     known = sorted(p.relative_to(DATA).with_suffix("").as_posix() for p in DATA.rglob("*.csv"))
     return pd.read_csv(DATA / f"{naming.choose('table', name, known)}.csv")
 

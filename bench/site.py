@@ -27,7 +27,7 @@ import pandas as pd
 from IPython.display import Markdown, display
 
 from bench import html, paths
-from bench.topics import machines, tables
+from bench.topics import declared, machines
 from llm_measured.core import columns, naming
 from llm_measured.core.columns import Column
 from llm_measured.core.definitions import Value
@@ -43,7 +43,7 @@ def table(name: str) -> pd.DataFrame:
     """
     folder = _folder()
     known = sorted(file.stem for file in folder.glob("*.csv"))
-    rows = tables.read(folder / f"{naming.choose('table', name, known)}.csv")
+    rows = declared.read(folder / f"{naming.choose('table', name, known)}.csv")
     if folder == paths.TABLES and not _READ and paths.RESULTS != paths.COMMITTED:
         return rows.iloc[:0].astype(object)  # as it is read from a file without rows
     return rows
@@ -52,7 +52,7 @@ def table(name: str) -> pd.DataFrame:
 def published(name: str) -> pd.DataFrame:
     """Return the rows of data/tables/published_`name`.csv, what others measured: on every machine
     the same."""
-    return tables.read(paths.TABLES / f"published_{name}.csv")
+    return declared.read(paths.TABLES / f"published_{name}.csv")
 
 
 @contextlib.contextmanager
@@ -83,7 +83,7 @@ def _folder() -> Path:
 @functools.cache
 def _say(sentence: str) -> None:
     """Print a sentence once, but not into a page, where Method says it (`source`)."""
-    if not is_page():
+    if not html.is_page():
         print(sentence)
 
 
@@ -158,24 +158,10 @@ def compared(rows: pd.DataFrame) -> list[str]:
     return [reason or ("may be best" if str(may_be) == "True" else "") for reason, may_be in best]
 
 
-def within(
-    rows: pd.DataFrame, name: str, low: str, high: str, factor: float = 1, otherwise: str = "not measured"
-) -> list[str]:
-    """Return for each row its value and interval in words: `61 (53 to 68)`, `otherwise` without a value."""
-    values = zip(rows[name] * factor, rows[low] * factor, rows[high] * factor)
-    return [otherwise if pd.isna(a) else f"{a:.0f} ({b:.0f} to {c:.0f})" for a, b, c in values]
-
-
 def or_not_measured(values: pd.Series) -> list[str]:
     """Return each value in words, `not measured` where there is none: a blank never means it."""
-    return [
-        "not measured"
-        if pd.isna(value) or value == ""
-        else value
-        if isinstance(value, str)
-        else number(value)
-        for value in values
-    ]
+    words = values.map(lambda value: value if isinstance(value, str) else number(value))
+    return words.replace("", "not measured").tolist()
 
 
 def number(value: float, factor: float = 1) -> str:
@@ -196,7 +182,7 @@ class _Numbers(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401  # whatever a sentence has
         if not format_spec and isinstance(value, numbers.Real):
             return html.number(value)
-        return super().format_field(value, format_spec)
+        return super().format_field(value, format_spec).replace("%", "\N{NO-BREAK SPACE}%")
 
 
 def printed(command: str) -> None:
@@ -207,7 +193,7 @@ def printed(command: str) -> None:
     done = subprocess.run(words, cwd=paths.ROOT, capture_output=True, text=True, check=False)
     if done.stderr:
         raise RuntimeError(done.stderr)
-    display(Markdown(f"```text\n$ {command}\n{done.stdout.rstrip()}\n```"))
+    display(Markdown(f"```{{.text tabindex=0}}\n$ {command}\n{done.stdout.rstrip()}\n```"))
 
 
 def show(
@@ -223,29 +209,16 @@ def show(
     shown = columns.shown(rows, names, **own).reset_index(drop=True)
     filled = [name for name in shown if shown[name].notna().any() and (shown[name].astype(str) != "").any()]
     shown = shown[filled] if len(shown) else shown
-    if not is_page():
+    if not html.is_page():
         return shown.assign(**{by: rows[by].to_numpy()}) if by else shown
     shown.attrs = {}
     show_html(html.html(shown, caption, groups=rows[by].tolist() if by else ()))
     return None
 
 
-def is_page() -> bool:
-    """Return whether a page of the site is being made; the file _environment, which Quarto reads, says so."""
-    return bool(os.environ.get("SHOWN_ON_A_PAGE"))
-
-
 def show_html(text: str) -> None:
     """Show HTML as a raw block of Markdown: for an output of type text/html Quarto loads scripts from
     elsewhere."""
-    display(Markdown(as_block(text)))
-
-
-def as_block(text: str) -> str:
-    """Return HTML, whose addresses begin at the site's root, as a raw block of the page that is made."""
-    up = os.path.relpath(paths.ROOT, os.environ.get("QUARTO_DOCUMENT_PATH") or paths.ROOT)
-    if up != ".":
-        text = re.sub(r'\b(href|src)="(?=(?:assets|downloads|figures|pages)/)', rf'\1="{up}/', text)
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}{{=html}}\n{text.rstrip()}\n{fence}\n"
+    display(Markdown(f"{fence}{{=html}}\n{text.rstrip()}\n{fence}\n"))

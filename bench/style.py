@@ -1,22 +1,21 @@
 """The look of every figure."""
 
 import contextlib
-import functools
 import hashlib
 import io
 import re
 import textwrap
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
-import pandas as pd
-import seaborn as sns
 from matplotlib import figure as _figure
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 
 from bench import html
 
@@ -26,43 +25,45 @@ TALLEST = 6.2  # inches: less than 1,100 pixels where the width has 928
 INK, GREY, FAINT = "0.15", "0.45", "0.72"
 BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline"}
 ABOVE: dict[str, Any] = {"textcoords": "offset points", "va": "bottom"}
-# What keeps a label readable over marks. (A stroke around its letters would make them paths in an SVG.)
-OVER_MARKS = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5}
-HATCHES = "", "///", "||", "xxx", "\\\\\\"
 MARKERS = "o", "s", "^", "D", "v", "P", "*"
+MANTISSAS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)
+MOST_TICKS, CLOSEST = 5, 0.15  # of a logarithmic axis; the least gap, as a share of the axis
+PAIR, MANY = 38, 12  # of a legend: characters of two labels that fit beside each other; lines of one column
 HUES, LIGHTNESSES = 12, (0.42, 0.56, 0.68)
 # Of the first 60,000 salts the one with which the engines that were there lie farthest apart, also for eyes
 # that see no green. Another salt recolours every figure.
 SALT = 36660
 # Text stays text in an SVG, and the same data give the same file.
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize"), TEXT),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "figure.titlesize", "figure.labelsize"), TEXT),
     "figure.titleweight": "bold",
     "axes.titlelocation": "left",
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
+    **dict.fromkeys(("xtick.bottom", "ytick.left"), False),
+    "lines.solid_capstyle": "round",
     **dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top"), False),
     "axes.edgecolor": FAINT,
     "grid.color": "0.92",
     **dict.fromkeys(("text.color", "axes.labelcolor"), INK),
     **dict.fromkeys(("xtick.color", "ytick.color"), GREY),
     **dict.fromkeys(("figure.facecolor", "savefig.facecolor"), "white"),
-    "hatch.linewidth": 0.6,
     "svg.fonttype": "none",
     "svg.hashsalt": "llm-inference-measured",
 }
 
 
 def style() -> contextlib.AbstractContextManager:
-    """Context manager with the study's look: seaborn's white grid, and sizes that a phone can show."""
-    return matplotlib.rc_context(sns.axes_style("whitegrid") | STYLE)
+    """Context manager with the study's look: a white grid, and sizes that a phone can show."""
+    return matplotlib.rc_context(STYLE)
 
 
 class Figure(_figure.Figure):
     """A figure that keeps its style wherever it is saved.
 
-    A notebook shows it as SVG for pages and as PNG for viewers without it.
+    A notebook shows it as SVG, and as PNG for viewers without it; a page as SVG alone.
     """
 
     def savefig(self, *arguments: Any, **keywords: Any) -> None:
@@ -74,22 +75,17 @@ class Figure(_figure.Figure):
         self.savefig(out, format="svg", metadata={"Date": None})
         return out.getvalue()
 
-    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]] | None:
+        if html.is_page():
+            return None
         out, width, height = io.BytesIO(), *(int(side * 96) for side in self.get_size_inches())
         self.savefig(out, format="png", dpi=192)
         return out.getvalue(), {"width": width, "height": height}
 
 
-def styled(draw: Callable[[pd.DataFrame], _figure.Figure | None]) -> Callable[[pd.DataFrame], _figure.Figure]:
-    """Decorator: `draw` within the style; a figure without content where there are no rows, or where `draw`
-    returns None because it needs others."""
-
-    @functools.wraps(draw)
-    def drawn(rows: pd.DataFrame) -> _figure.Figure:
-        with style():
-            return (None if rows.empty else draw(rows)) or nothing()
-
-    return drawn
+def figure(height: float) -> Figure:
+    """Return an empty figure as wide as all others, `height` inches high."""
+    return Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.06))
 
 
 def nothing() -> Figure:
@@ -99,14 +95,43 @@ def nothing() -> Figure:
     return drawn
 
 
-Drawn = TypeVar("Drawn", bound=_figure.FigureBase)
-
-
-def titled(drawn: Drawn, title: str, caption: str) -> Drawn:
-    """`drawn` with its title on top and the small print below, both from the left edge."""
+def titled(drawn: Figure, title: str, caption: str = "", key: Sequence[Line2D] = ()) -> Figure:
+    """`drawn` with its title on top, the small print and the legend of the lines `key` below, all from the
+    left edge."""
     drawn.suptitle(title, x=0.01, ha="left")
-    drawn.supxlabel("\n".join(textwrap.wrap(caption, 51)), x=0.01, ha="left", color=GREY, linespacing=1.25)
+    small = "\n".join(wrapped(caption))
+    if not key:
+        drawn.supxlabel(small, x=0.01, ha="left", color=GREY, linespacing=1.25)
+        return drawn
+    across = -(-len(key) // key_rows(key))
+    close: dict[str, Any] = {
+        "borderpad": 0.1,
+        "columnspacing": 0.8,
+        "labelspacing": 0.3,
+        "handlelength": 1.6,
+        "handletextpad": 0.5,
+    }
+    legend = drawn.legend(
+        handles=key, loc="outside lower left", ncols=across, title=small, frameon=False, **close
+    )
+    legend.set_alignment("left")
+    legend.get_title().set(color=GREY, linespacing=1.25)
     return drawn
+
+
+def key_rows(key: Sequence[Line2D]) -> int:
+    """Return in how many rows the legend of `key` stands: in two columns where the labels of both fit beside
+    each other, or where there are many."""
+    half = -(-len(key) // 2)
+    widest = [
+        max((len(str(line.get_label())) for line in part), default=0) for part in (key[:half], key[half:])
+    ]
+    return half if sum(widest) <= PAIR or len(key) > MANY else len(key)
+
+
+def wrapped(caption: str) -> list[str]:
+    """The lines of a caption, none wider than a figure."""
+    return textwrap.wrap(caption, 51, break_on_hyphens=False)
 
 
 def svg(figure: _figure.Figure, name: str, command: str) -> str:
@@ -128,53 +153,49 @@ def _thousandths(found: re.Match) -> str:
     return f"{float(found[0]):.3f}".rstrip("0").rstrip(".")
 
 
-def log_axes(axes: Axes) -> list[tuple[Axis, tuple[float, float]]]:
-    """Set both axes to log scales, but for one without a value above zero, which cannot be drawn so; returns
-    [(axis, its limits)] of those set."""
-    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-        # Set once: it brings the scale's own ticks back, and their 6 × 10¹ instead of 60.
-        if np.isfinite(axis.get_minpos()) and axis.get_scale() != "log":
-            axes.set(**{f"{name}scale": "log"})
-    return [(a, a.get_view_interval()) for a in (axes.xaxis, axes.yaxis) if a.get_scale() == "log"]
+def log_axis(axes: Axes, letter: str, low: float | None = None, high: float | None = None) -> None:
+    """Make the axis `letter` logarithmic, from `low` to `high` where they are given, with at most MOST_TICKS
+    plain numbers that do not touch; one without a value above zero stays linear."""
+    axis = axes.xaxis if letter == "x" else axes.yaxis
+    if not np.isfinite(axis.get_minpos()):
+        return
+    axes.set(**{f"{letter}scale": "log"})
+    if low is not None:
+        axes.set(**{f"{letter}lim": (low, high)})
+    low, high = axis.get_view_interval()
+    for mantissas in MANTISSAS:
+        ticks = [digit * 10.0**power for power in range(-4, 8) for digit in mantissas]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        gaps = np.diff(np.log(ticks)) / np.log(high / low)
+        if len(ticks) <= MOST_TICKS and (gaps > CLOSEST).all():
+            break
+    axis.set_major_locator(ticker.FixedLocator(ticks))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(float(f"{value:.3g}"))))
+    axis.set_minor_locator(ticker.NullLocator())
 
 
-def plain_logs(axes: Axes) -> None:
-    """Two log axes with plain numbers at 1, 2 and 5 of each power of ten, fewer where there is much to
-    span."""
-    for axis, (low, high) in log_axes(axes):
-        axis.set_major_locator(
-            ticker.LogLocator(subs=(1, 2, 5) if high / low < 30 else (1, 3) if high / low < 1000 else (1,))
-        )
-        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
-        axis.set_minor_locator(ticker.NullLocator())
+def ticks(axis: Axis, most: int) -> None:
+    """At most `most` intervals between round numbers, written as in the tables."""
+    axis.set_major_locator(ticker.MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
 
 
 class Look(NamedTuple):
-    """What an engine is drawn with: colour, hatch of its bars, marker of its first option's line."""
+    """What an engine is drawn with: its colour, and the marker of its first option's line."""
 
     colour: tuple
-    hatch: str
     marker: str
 
 
-@functools.cache
 def look(name: str) -> Look:
     """The Look of the engine `name`, which follows from its name alone: no other engine changes it.
 
-    The hash of the name picks one of 36 colours (HUSL: 12 hues evenly apart, three lightnesses), one of five
-    hatches and one of seven markers. Two names may share a colour; all three they share once in 1,260.
+    The hash of the name picks one of 36 colours (HUSL: 12 hues evenly apart, three lightnesses) and one of
+    seven markers. Two names may share a colour; both they share once in 252.
     """
+    import seaborn  # takes a second: only where an engine is drawn
+
     digest = hashlib.sha256(f"{SALT}:{name}".encode()).digest()
     lightness, hue = divmod(int.from_bytes(digest[:4], "big") % (len(LIGHTNESSES) * HUES), HUES)
-    colour = sns.husl_palette(HUES, h=0.03, s=0.85, l=LIGHTNESSES[lightness])[hue]
-    return Look(colour, HATCHES[digest[4] % len(HATCHES)], MARKERS[digest[5] % len(MARKERS)])
-
-
-def looks(requests: pd.DataFrame) -> dict[str, tuple]:
-    """{backend: (colour, hatch)} of every engine in `requests`."""
-    return {name: look(name)[:2] for name in sorted(set(requests["backend"]))}
-
-
-def colour(requests: pd.DataFrame) -> tuple:
-    """Colour of the engine of one run."""
-    return look(requests["backend"].iloc[0]).colour
+    colour = seaborn.husl_palette(HUES, h=0.03, s=0.85, l=LIGHTNESSES[lightness])[hue]
+    return Look(colour, MARKERS[digest[5] % len(MARKERS)])

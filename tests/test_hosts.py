@@ -8,7 +8,6 @@ from bench import site
 from bench.machine import identity
 from bench.observations import checks, store
 from bench.paths import ROOT
-from bench.report import downloads
 from bench.topics import machines, validity
 from llm_measured.core import naming
 
@@ -20,14 +19,13 @@ def test_a_new_host_begins_with_a_letter(tmp_path, monkeypatch):
     assert naming.lettered_host(drawn) == drawn and naming.lettered_host("096e72") == "h096e72"
 
 
-def test_an_old_host_is_read_by_both_spellings_and_downloaded_with_its_letter(tmp_path, monkeypatch):
+def test_an_old_host_is_read_by_both_spellings(tmp_path, monkeypatch):
     write_run(tmp_path, host="096e72", gpu="a-cpu")
     write_run(tmp_path, host="def456", gpu="b-cpu", run=1)
     requests = store.load(folder=tmp_path)
     for name in ("096e72", "h096e72", "a-cpu-096e72", "a-cpu-h096e72"):
         monkeypatch.setenv(machines.FRONT, name)
         assert machines.each(requests)[0][0] == ("a-cpu", "096e72"), name
-    assert set(downloads.table(requests)["host"]) == {"h096e72", "hdef456"}
     assert set(requests["host"]) == {"096e72", "def456"}, "files keep theirs"
 
 

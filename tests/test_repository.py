@@ -187,7 +187,7 @@ class Absent:
             raise ModuleNotFoundError(f"{name} is not in environments/read.txt", name=name)
 
 sys.meta_path.insert(0, Absent())
-import bench.report.ask, bench.report.verdicts, llm_measured.audit.report, bench.report.notebooks, bench.workflow.contribute
+import bench.plots, bench.report.cards, bench.report.verdicts, llm_measured.audit.report, bench.workflow.contribute
 from bench import backends
 [backends.get(name) for name in backends.names()]
 """

@@ -144,9 +144,10 @@ class Backend:
         return [reason for reason in dict.fromkeys(reasons) if reason]
 
     def can(self, needs: str) -> bool:
-        """Whether it has the part of the contract that an experiment needs: `load`, `serve`, or one of them
-        (`load or serve`)."""
-        return any(hasattr(self.module, part) for part in needs.split(" or "))
+        """Whether it has the part of the contract that an experiment needs: `load`, `serve`, one of them
+        (`load or serve`), or a method of its engine (`keep_prefix`)."""
+        places = self.module, getattr(self.module, "Engine", None)
+        return any(hasattr(place, part) for part in needs.split(" or ") for place in places)
 
     def parallel(self, part: str) -> tuple[str, ...]:
         """How `part` (`load`, `serve`) can use several devices at once: `tensor`, `data`, both or none."""

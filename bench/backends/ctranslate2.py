@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from bench.backends import common
 from bench.backends.common import checkpoints, contract, cuda, effective
 from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common.contract import OnToken, Prompts
 from llm_measured.core import files
 from llm_measured.core.definitions import Fields
 
@@ -101,12 +102,7 @@ class Engine:
         reported = {"dtype": computes}
         self.settings |= effective.checked("CTranslate2", checkpoint, reported, details["quantization"])
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        max_new_tokens: int,
-        on_token: Callable[[int, int], object] | None,
-    ) -> list[list[int]]:
+    def generate(self, prompts: Prompts, max_new_tokens: int, on_token: OnToken | None) -> list[list[int]]:
         results = self.generator.generate_batch(
             [[self.tokenizer.id_to_token(i) for i in ids] for ids in prompts],
             sampling_topk=1,
@@ -118,7 +114,7 @@ class Engine:
         )
         return [result.sequences_ids[0] for result in results]
 
-    def answer(self, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
+    def answer(self, prompts: Prompts, max_new_tokens: int) -> list[list[int]]:
         results = self.generator.generate_batch(
             [[self.tokenizer.id_to_token(i) for i in ids] for ids in prompts],
             sampling_topk=1,
@@ -136,7 +132,7 @@ class Engine:
         self.generator.unload_model()
 
 
-def _callback(on_token: Callable[[int, int], object]) -> "Callable[[ctranslate2.GenerationStepResult], bool]":
+def _callback(on_token: OnToken) -> "Callable[[ctranslate2.GenerationStepResult], bool]":
     def callback(step: "ctranslate2.GenerationStepResult") -> bool:
         on_token(step.batch_id, step.token_id)
         return False  # True would stop

@@ -25,7 +25,6 @@ GPUs, in this process.
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +33,7 @@ from typing import Any
 from bench.backends import common
 from bench.backends.common import checkpoints, cuda, effective, weights
 from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common.contract import OnToken, Prompts
 from llm_measured.core import files
 from llm_measured.core.definitions import Fields
 
@@ -148,12 +148,7 @@ class Engine:
         self.generator = self.library.Generator(self.model, cache, self.tokenizer, **drafting)
         self.room = room
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        max_new_tokens: int,
-        on_token: Callable[[int, int], object] | None,
-    ) -> list[list[int]]:
+    def generate(self, prompts: Prompts, max_new_tokens: int, on_token: OnToken | None) -> list[list[int]]:
         import torch
 
         if "draft_tokens" in self.details and len(prompts) > 1:
@@ -174,9 +169,7 @@ class Engine:
             self.generator.pagetable.reset_page_table()
         return found
 
-    def _take(
-        self, result: Fields, found: list[list[int]], on_token: Callable[[int, int], object] | None
-    ) -> None:
+    def _take(self, result: Fields, found: list[list[int]], on_token: OnToken | None) -> None:
         """Hand on what one result brought; the engine's own exception where it could not go on with a job."""
         if result.get("stage") == "error":  # such a result has no identifier
             raise result["error"]

@@ -18,8 +18,9 @@ llama.cpp's own server inside this process.
   Qwen2.5-Coder, `Q4_1` of SmolLM2; the run's settings have it as `file_type`).
   `Q8_0-ngram` is speculative decoding without a second model (`--spec-type ngram-simple`): what followed the
   last two tokens when they stood in the text before, up to ten tokens, is drafted and checked in one pass.
-  `as-shipped-draft` has a smaller model draft a few (`bench/backends/common/drafts.py`), its own file as it
-  was shipped; its MBU counts the larger model's weights alone.
+  `as-shipped-draft` and `Q4_0-draft` have a smaller model draft a few (`bench/backends/common/drafts.py`),
+  its file in the same form, `Q4_0-draft2` two; their MBU counts the larger model's weights alone.
+  `Q4_0-kv-q8_0` and `Q4_0-kv-q4_0` keep keys and values in 8 or 4 bits and a 16-bit scale per 32 of them.
 - On CUDA all layers and the head are on the first visible GPU, flash attention is as llama.cpp decides; `F16`
   multiplies in float16 there.
 - Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which
@@ -47,7 +48,6 @@ import json
 import math
 import sys
 import threading
-from collections.abc import Callable
 from importlib.metadata import version as _installed
 from pathlib import Path
 from types import ModuleType
@@ -57,6 +57,7 @@ from bench import prefix_cache
 from bench.backends import common
 from bench.backends.common import contract, cuda, drafts, gguf_files, servers
 from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common.contract import OnToken, Prompts
 from bench.backends.common.servers import ServerSpec
 from llm_measured.core.definitions import Fields
 
@@ -64,11 +65,18 @@ if TYPE_CHECKING:
     import xllamacpp
 
 NGRAM = {"ngram_tokens": 2, "draft_tokens": 10}
+Q4_0 = {"file": "Q4_0", "arithmetic": "int8", "on_request": ("cpu", "cuda")}  # what is measured by name
+KV_VALUE_BYTES = {"f16": 2, "q8_0": 34 / 32, "q4_0": 18 / 32}
 OPTIONS: dict[str, Fields] = {
     "F16": {"file": "F16", "arithmetic": "float32", "arithmetic_cuda": "float16"},
     "Q8_0": {"file": "Q8_0", "arithmetic": "int8"},
     "Q8_0-ngram": {"file": "Q8_0", "arithmetic": "int8", "batches": False, **NGRAM},
     "Q4_0": {"file": "Q4_0", "arithmetic": "int8"},
+    "Q4_0-ngram": {**Q4_0, "batches": False, **NGRAM},
+    "Q4_0-draft": {**Q4_0, "batches": False, "draft_tokens": drafts.TOKENS, "draft_model": True},
+    "Q4_0-draft2": {**Q4_0, "batches": False, "draft_tokens": 2, "draft_model": True},
+    "Q4_0-kv-q8_0": {**Q4_0, "kv_cache": "q8_0"},
+    "Q4_0-kv-q4_0": {**Q4_0, "kv_cache": "q4_0"},
     # It takes a model that came as a GGUF file.
     gguf_files.AS_SHIPPED: {
         "file": gguf_files.AS_SHIPPED,
@@ -89,7 +97,7 @@ PREFIX_CACHE = True
 OWN_SLOTS = 4  # of llama-server where nobody says how many (--parallel); the wheel's own number is 1
 CONTEXT = 2048  # tokens of the one slot at the start; more or longer requests make the server start again
 CONTEXT_STEP = 256  # tokens to which it rounds a slot up
-MIB, KV_VALUE_BYTES = 2**20, 2
+MIB = 2**20
 CACHE_REUSE = 0  # chunks that are no prefix are computed: shifted ones count as hits, and give other tokens
 ALL = -2  # llama.cpp's number for all layers; -1 would be as many as it thinks fit
 
@@ -116,10 +124,10 @@ def serve(
     """llama.cpp's own server in a process of its own: a slot for each request; a prompt cache where one is
     requested: what slots hold, and what is displaced from them in host memory."""
     details, path = OPTIONS[option], prepare(checkpoint, option, device)
-    draft = _draft(checkpoint, details)
+    draft, draft_path = _draft(checkpoint, details)
     requests = request.requests or OWN_SLOTS
     room = request.threads, requests, request.tokens
-    cache, host_mib = _cache(checkpoint, requests, request)
+    cache, host_mib = _cache(checkpoint, requests, request, _kv_value_bytes(details))
     counted = request.cache_tokens is not None
     settings = _settings(details, device, request.threads, draft)
     settings |= {"slots": requests, "slot_tokens": request.tokens}
@@ -130,7 +138,7 @@ def serve(
     return servers.ServerCommand(
         [
             *(sys.executable, "-m", __name__, path, option, device, request.port),
-            *(draft.gguf if draft else "", *room, host_mib, int(counted)),
+            *(draft_path or "", *room, host_mib, int(counted)),
         ],
         body=lambda new_tokens: body,
         settings=settings,
@@ -139,15 +147,26 @@ def serve(
     )
 
 
-def _draft(checkpoint: Checkpoint, details: Fields) -> Checkpoint | None:
-    """The draft model of an option that has one."""
-    return drafts.model_of(checkpoint) if details.get("draft_model") else None
+def _draft(checkpoint: Checkpoint, details: Fields) -> tuple[Checkpoint | None, Path | None]:
+    """The draft model of an option that has one, and its file."""
+    if not details.get("draft_model"):
+        return None, None
+    draft = drafts.model_of(checkpoint)
+    return draft, gguf_files.prepare(draft, details["file"])
 
 
-def _cache(checkpoint: Checkpoint, slots: int, request: ServerSpec) -> tuple[prefix_cache.Declared, int]:
-    """(the requested prefix cache, MiB of host memory that it takes beside the slots).
+def _kv_value_bytes(details: Fields) -> float:
+    return KV_VALUE_BYTES[details.get("kv_cache", "f16")]
 
-    ValueError where the slots alone hold more than is requested.
+
+def _cache(
+    checkpoint: Checkpoint, slots: int, request: ServerSpec, kv_value_bytes: float
+) -> tuple[prefix_cache.Declared, int]:
+    """(the requested prefix cache, MiB of host memory that it takes beside the slots, rounded down; 0: none).
+
+    `slots` of `request.tokens` each hold the first of `request.cache_tokens`, host memory the rest.
+    `kv_value_bytes`: bytes of one number in the KV cache. ValueError where the slots alone hold more than is
+    requested.
     """
     if not request.cache_tokens:
         return prefix_cache.Declared("off"), 0
@@ -157,9 +176,9 @@ def _cache(checkpoint: Checkpoint, slots: int, request: ServerSpec) -> tuple[pre
             f"llama.cpp's {slots} slots alone keep {in_slots} tokens: declare a cache of so many or more, "
             f"not of {request.cache_tokens}, or give it fewer slots."
         )
-    per_token = checkpoint.kv_values_per_token * KV_VALUE_BYTES
-    host_mib = (request.cache_tokens - in_slots) * per_token // MIB
-    host_tokens = host_mib * MIB // per_token
+    token_bytes = checkpoint.kv_values_per_token * kv_value_bytes
+    host_mib = int((request.cache_tokens - in_slots) * token_bytes // MIB)
+    host_tokens = int(host_mib * MIB // token_bytes)  # fewer than requested, as MiB are whole
     declared = prefix_cache.Declared("slots", slots=slots, capacity_tokens=in_slots + host_tokens)
     return declared, host_mib
 
@@ -200,6 +219,9 @@ def _params(
         # Of its own accord it would use every GPU there is.
         params.split_mode = xllamacpp.llama_split_mode.LLAMA_SPLIT_MODE_NONE
         params.fit_params = False  # what does not fit is an error, not a slower run
+    if "kv_cache" in details:
+        kind = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{details['kv_cache'].upper()}")
+        params.cache_type_k = params.cache_type_v = kind
     kinds = xllamacpp.common_speculative_type
     if "ngram_tokens" in details:
         params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
@@ -215,13 +237,13 @@ def _params(
 
 
 def _settings(details: Fields, device: str, threads: int, draft: Checkpoint | None = None) -> Fields:
-    settings = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"}
+    settings = {"n_threads": threads, "prompt_cache": False, "kv_cache": details.get("kv_cache", "f16")}
     if device == "cuda":
         settings |= {"n_gpu_layers": "all", "split_mode": "none"}
     if "ngram_tokens" in details:
         sizes = f"n {details['ngram_tokens']}, drafts of {details['draft_tokens']}"
         settings["speculation"] = f"ngram-simple, {sizes}"
-    return settings | (drafts.settings(draft) if draft else {})
+    return settings | (drafts.settings(draft, details["draft_tokens"]) if draft else {})
 
 
 def _arithmetic(path: Path, details: Fields, device: str) -> str:
@@ -252,8 +274,6 @@ def _engine(device: str) -> ModuleType:
 
 
 class Engine:
-    kv_value_bytes = 2
-
     def __init__(
         self, checkpoint: Checkpoint, path: Path, details: dict[str, Any], device: str, threads: int
     ) -> None:
@@ -263,25 +283,24 @@ class Engine:
         self.weight_bytes = gguf_files.step_bytes(path)
         self.arithmetic = _arithmetic(path, details, device)
         self.ids = gguf_files.text_reader(checkpoint)
-        draft = _draft(checkpoint, details)
-        self.draft = draft.gguf if draft else None
+        self.kv_value_bytes = _kv_value_bytes(details)
+        draft, self.draft = _draft(checkpoint, details)
         self.settings = _settings(details, device, threads, draft)
         self.settings["system"] = xllamacpp.get_system_info().strip()
         self.settings |= gguf_files.read_back("llama.cpp", checkpoint, path)
         self.settings["file_type"] = gguf_files.file_type(path)
         self.server: Any = None  # xllamacpp's, while one is started
-        self.room = 0, 0
+        self.room, self.keeps = (0, 0), False
         self.reserve(1, CONTEXT)
 
-    def generate(
-        self, prompts: list[list[int]], max_new_tokens: int, on_token: Callable[[int, int], None] | None
-    ) -> list[list[int]]:
+    def generate(self, prompts: Prompts, max_new_tokens: int, on_token: OnToken | None) -> list[list[int]]:
         if "draft_tokens" in self.details and len(prompts) > 1:
             raise ValueError("This adapter counts the drafts of one prompt at a time; use Q8_0 for batches.")
         longest = max_new_tokens + max(map(len, prompts))
         if len(prompts) > self.room[0] or longest > self.room[1]:
             self.reserve(len(prompts), longest)  # a warm-up request comes before any that counts
-        body = {"prompt": prompts, "n_predict": max_new_tokens, "temperature": 0, **_body(self.checkpoint)}
+        body = {"prompt": prompts, "n_predict": max_new_tokens, "temperature": 0}
+        body |= _body(self.checkpoint, self.keeps)
         if on_token is None:
             return self._post(body | {"return_tokens": True})
         return self._stream(body, len(prompts), on_token)
@@ -294,14 +313,18 @@ class Engine:
         answers = self._post(body | {"return_tokens": True})
         return [contract.until_end(ids, self.checkpoint.end_token_ids) for ids in answers]
 
-    def _stream(self, body: Fields, requests: int, on_token: Callable[[int, int], object]) -> list[list[int]]:
+    def keep_prefix(self, ids: list[int]) -> None:
+        self.keeps = True
+        self.generate([ids], 1, None)
+
+    def _stream(self, body: Fields, requests: int, on_token: OnToken) -> list[list[int]]:
         """The server's own callback, one event per visible token, in this process."""
         found: list[list[int]] = [[] for _ in range(requests)]
         failures: list[Exception] = []
 
         def event(answer: Fields) -> None:
             try:
-                self._note_drafts(answer)
+                self._note(answer)
                 for request, token in self._tokens(answer):
                     on_token(request, token)
                     found[request].append(token)
@@ -332,11 +355,13 @@ class Engine:
             )
         return [(choice["index"], token) for token in ids]
 
-    def _note_drafts(self, answer: Fields) -> None:
-        """The last answer to a request tells how many tokens were drafted and accepted, if any were
-        drafted."""
-        if "draft_tokens" in self.details and "timings" in answer:
-            timings = answer["timings"]
+    def _note(self, answer: Fields) -> None:
+        """The last answer to a request tells how many tokens came from the cache, and how many were drafted
+        and accepted, if any were drafted."""
+        timings = answer.get("timings", {})
+        if self.keeps and timings:
+            self.speculation = {"cached_tokens": timings["cache_n"]}
+        if "draft_tokens" in self.details and timings:
             self.speculation = {
                 "drafted_tokens": timings.get("draft_n", 0),
                 "accepted_tokens": timings.get("draft_n_accepted", 0),
@@ -351,7 +376,7 @@ class Engine:
         if "error" in answer:
             raise RuntimeError(answer["error"])
         answers = sorted(answer if isinstance(answer, list) else [answer], key=lambda one: one["index"])
-        self._note_drafts(answers[-1])
+        self._note(answers[-1])
         return [one["tokens"] for one in answers]
 
     def reserve(self, requests: int, tokens: int) -> None:

@@ -30,7 +30,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import distributions
 from importlib.metadata import version as _installed
 from pathlib import Path
@@ -41,6 +41,7 @@ import numpy as np
 from bench.backends import common
 from bench.backends.common import checkpoints, contract, effective
 from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common.contract import OnToken, Prompts
 from llm_measured.core import files
 from llm_measured.core.definitions import Fields
 
@@ -114,28 +115,36 @@ class Engine:
         reported = effective.of_config(built)  # its rotary base is in the graph only, as cosines
         self.settings |= effective.checked("ONNX Runtime", checkpoint, reported)
         self.weight_bytes = _step_bytes(path / "model.onnx")
+        self.kept: tuple[list[int], "onnxruntime_genai.Generator"] | None = None  # a prefix, what holds it
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        max_new_tokens: int,
-        on_token: Callable[[int, int], object] | None,
-    ) -> list[list[int]]:
+    def generate(self, prompts: Prompts, max_new_tokens: int, on_token: OnToken | None) -> list[list[int]]:
         size = len(prompts[0])
         if any(len(p) != size for p in prompts):
             raise ValueError(
                 "onnxruntime takes a batch of prompts of one length only; pad them or send them one by one."
             )
-        generator = self._generator(len(prompts), size + max_new_tokens)
+        if self.kept:
+            prefix, generator = self.kept
+            prompts = [prompts[0][len(prefix) :]]
+        else:
+            generator = self._generator(len(prompts), size + max_new_tokens)
         generator.append_tokens(np.array(prompts, dtype=np.int32))
         for _ in range(max_new_tokens):
             generator.generate_next_token()
             if on_token is not None:
                 for request, token in enumerate(generator.get_next_tokens().tolist()):
                     on_token(request, token)
-        return [generator.get_sequence(i)[size:].tolist() for i in range(len(prompts))]
+        answers = [generator.get_sequence(i)[size:].tolist() for i in range(len(prompts))]
+        if self.kept:
+            generator.rewind_to(len(prefix))  # after the last token: its time is nobody's
+        return answers
 
-    def answer(self, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
+    def keep_prefix(self, ids: list[int]) -> None:
+        generator = self._generator(1, len(ids) + contract.AFTER_PREFIX)
+        generator.append_tokens(np.array([ids], dtype=np.int32))
+        self.kept = ids, generator
+
+    def answer(self, prompts: Prompts, max_new_tokens: int) -> list[list[int]]:
         return [self._answer(ids, max_new_tokens) for ids in prompts]
 
     def _answer(self, ids: Sequence[int], max_new_tokens: int) -> list[int]:
@@ -163,6 +172,7 @@ class Engine:
         return self.genai.Generator(self.model, params)
 
     def close(self) -> None:
+        self.kept = None
         del self.model
 
 

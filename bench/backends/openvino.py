@@ -18,14 +18,14 @@
   compiled: a step reads four bytes per weight, not two.
 """
 
-from collections.abc import Callable, Sequence
 from importlib.metadata import version as _installed
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.backends import common
 from bench.backends.common import contract, gguf_files
 from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common.contract import OnToken, Prompts
 from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
@@ -67,28 +67,32 @@ class Engine:
         import openvino_genai
 
         self.tensor, self.genai = openvino.Tensor, openvino_genai
-        scheduler = openvino_genai.SchedulerConfig()
-        scheduler.enable_prefix_caching = False
-        chosen = HINTS | {"INFERENCE_NUM_THREADS": threads}
-        self.pipeline = openvino_genai.ContinuousBatchingPipeline(str(path), scheduler, "CPU", chosen)
-        self.settings = chosen | {"prefix_caching": False}
+        self.path, self.hints = str(path), HINTS | {"INFERENCE_NUM_THREADS": threads}
+        self.settings = dict(self.hints)
+        self._start(prefix_caching=False)
         self.settings |= gguf_files.read_back("OpenVINO", checkpoint, path)
         self.weight_bytes = gguf_files.step_bytes(path, details["bytes_per_weight"])
         self.arithmetic = details.get("arithmetic", "float32")
         self.end = checkpoint.end_token_ids
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        max_new_tokens: int,
-        on_token: Callable[[int, int], object] | None,
-    ) -> list[list[int]]:
+    def _start(self, prefix_caching: bool) -> None:
+        scheduler = self.genai.SchedulerConfig()
+        scheduler.enable_prefix_caching = prefix_caching
+        self.pipeline: Any = None  # two would hold the weights twice
+        self.pipeline = self.genai.ContinuousBatchingPipeline(self.path, scheduler, "CPU", self.hints)
+        self.settings["prefix_caching"] = prefix_caching
+
+    def keep_prefix(self, ids: list[int]) -> None:
+        self._start(prefix_caching=True)
+        self.generate([ids], 1, None)
+
+    def generate(self, prompts: Prompts, max_new_tokens: int, on_token: OnToken | None) -> list[list[int]]:
         config = self._config(max_new_tokens, max_new_tokens)
         if on_token:
             return self._stream(self._inputs(prompts), config, on_token)
         return self._generated(prompts, config)
 
-    def answer(self, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
+    def answer(self, prompts: Prompts, max_new_tokens: int) -> list[list[int]]:
         answers = self._generated(prompts, self._config(max_new_tokens, 0))
         return [contract.until_end(ids, self.end) for ids in answers]
 
@@ -103,14 +107,12 @@ class Engine:
             apply_chat_template=False,
         )
 
-    def _inputs(self, prompts: Sequence[Sequence[int]]) -> list["openvino.Tensor"]:
+    def _inputs(self, prompts: Prompts) -> list["openvino.Tensor"]:
         import numpy
 
         return [self.tensor(numpy.array([ids])) for ids in prompts]
 
-    def _generated(
-        self, prompts: Sequence[Sequence[int]], config: "openvino_genai.GenerationConfig"
-    ) -> list[list[int]]:
+    def _generated(self, prompts: Prompts, config: "openvino_genai.GenerationConfig") -> list[list[int]]:
         answers = self.pipeline.generate(self._inputs(prompts), [config] * len(prompts))
         return [list(answer.m_generation_ids[0]) for answer in answers]
 
@@ -118,7 +120,7 @@ class Engine:
         self,
         inputs: list["openvino.Tensor"],
         config: "openvino_genai.GenerationConfig",
-        on_token: Callable[[int, int], object],
+        on_token: OnToken,
     ) -> list[list[int]]:
         """The engine's own steps, handing on what each of them brought."""
         handles = [self.pipeline.add_request(request, ids, config) for request, ids in enumerate(inputs)]

@@ -27,7 +27,7 @@ server.
   may choose another dtype than you think.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version as _installed
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 from bench.backends import common
 from bench.backends.common import checkpoints, contract, drafts, effective, torch_models
 from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common.contract import OnToken, Prompts
 from llm_measured.core import files
 from llm_measured.core.definitions import Fields
 
@@ -123,12 +124,7 @@ class Engine:
             self.passes = _Passes(self.model)
         self.fixed = _FixedCache(self.model) if details.get("compiled") else None
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        max_new_tokens: int,
-        on_token: Callable[[int, int], object] | None,
-    ) -> list[list[int]]:
+    def generate(self, prompts: Prompts, max_new_tokens: int, on_token: OnToken | None) -> list[list[int]]:
         if self.passes:
             if len(prompts) > 1:
                 raise ValueError(
@@ -154,7 +150,7 @@ class Engine:
             self.speculation = self.passes.speculation(ids.shape[1], out.shape[1])
         return out[:, ids.shape[1] :].tolist()
 
-    def answer(self, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
+    def answer(self, prompts: Prompts, max_new_tokens: int) -> list[list[int]]:
         longest = max(map(len, prompts))
         if self.fixed:
             self.more = self.fixed.emptied(len(prompts), longest + max_new_tokens)
@@ -252,7 +248,7 @@ class _FixedCache:
         return {"past_key_values": self.cache, "compile_config": CompileConfig(dynamic=False)}
 
 
-def _streamer(on_token: Callable[[int, int], object]) -> "BaseStreamer":
+def _streamer(on_token: OnToken) -> "BaseStreamer":
     """transformers' streamer calls `put` with the prompt first, then with the new token of each request as a
     CPU tensor; checking drafts, with all new tokens of the one request as a row."""
     from transformers.generation.streamers import BaseStreamer

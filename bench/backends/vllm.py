@@ -38,7 +38,6 @@ behind its own HTTP server.
 import functools
 import os
 import sys
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _installed
 from typing import TYPE_CHECKING, Any
@@ -46,6 +45,7 @@ from typing import TYPE_CHECKING, Any
 from bench.backends import common
 from bench.backends.common import checkpoints, contract, effective, servers, vllm_server
 from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common.contract import OnToken, Prompts
 from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
@@ -159,9 +159,7 @@ class Engine:
         self.settings = _settings(config) | effective.checked("vLLM", checkpoint, reported, dtype)
         self.end = checkpoint.end_token_ids
 
-    def generate(
-        self, prompts: list[list[int]], max_new_tokens: int, on_token: Callable[[int, int], None] | None
-    ) -> list[list[int]]:
+    def generate(self, prompts: Prompts, max_new_tokens: int, on_token: OnToken | None) -> list[list[int]]:
         inputs = [{"prompt_token_ids": list(ids)} for ids in prompts]
         if self.drafts:
             return self._check(inputs, max_new_tokens, on_token or (lambda request, token: None))
@@ -176,9 +174,7 @@ class Engine:
         done = self.llm.generate(inputs, params, use_tqdm=False)
         return [contract.until_end(answer.outputs[0].token_ids, self.end) for answer in done]
 
-    def _check(
-        self, inputs: list, max_new_tokens: int, on_token: Callable[[int, int], object]
-    ) -> list[list[int]]:
+    def _check(self, inputs: list, max_new_tokens: int, on_token: OnToken) -> list[list[int]]:
         """`_stream`, counting the passes: each gives one token and the drafted ones that it accepts."""
         if len(inputs) > 1:
             raise ValueError(
@@ -219,9 +215,7 @@ class Engine:
             output_kind=RequestOutputKind[output_kind],
         )
 
-    def _stream(
-        self, inputs: list, max_new_tokens: int, on_token: Callable[[int, int], object]
-    ) -> list[list[int]]:
+    def _stream(self, inputs: list, max_new_tokens: int, on_token: OnToken) -> list[list[int]]:
         """vLLM's own synchronous loop (`LLM.generate` runs the same), handing on what each step brought."""
         engine, names = self.llm.llm_engine, [str(request) for request in range(len(inputs))]
         answers: list[list[int]] = [[] for _ in inputs]

@@ -8,8 +8,6 @@ from bench.experiments import notebook, target
 from bench.experiments.session import Setup
 from bench.instrument import in_process
 
-TIMED = 3  # batches of each shape, after one of the same shape that is dropped
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -47,19 +45,23 @@ class Sweep:
     """The batches of one run of batching.ipynb, a list per shape, measured as the cells iterate: first the
     prompt lengths, then the batches.
 
-    Each shape is warmed up by a batch of its own, which is dropped, and then timed TIMED times, every time
-    with other prompts; a batch that fails ends its shape, and its rows stay. With a budget it ends before a
-    shape that would not fit in what is left of it, and says so: twice the requests take at most twice the
-    time of the batch before. A budget is spent by the timed batches themselves: what an engine compiles for a
-    new shape, warm-ups and windows of energy are not charged to it. A limit is one on everything. An engine
-    that takes one prompt at a time gets no larger batch. Prompt lengths beyond the model's context are left
-    out; ValueError where the batches exceed it, or all of the lengths.
+    Each shape is warmed up by a batch of its own, which is dropped, and then timed `timed` times, every time
+    with other prompts. One that is timed once has no such batch: a long prompt would take twice its time, and
+    its room is made before it. A batch that fails ends its shape, and its rows stay. With a budget it ends
+    before a shape that would not fit in what is left of it, and says so: twice the requests take at most
+    twice the time of the batch before. A budget is spent by the timed batches themselves: what an engine
+    compiles for a new shape, warm-ups and windows of energy are not charged to it. A limit is one on
+    everything. An engine that takes one prompt at a time gets no larger batch. Prompt lengths beyond the
+    model's context are left out; ValueError where the batches exceed it, or all of the lengths.
     """
 
     def __init__(self, setup: Setup) -> None:
         values = setup.parameters
-        sizes, lengths = (notebook.numbers(name, values[name]) for name in ("batch_sizes", "prompt_lengths"))
-        self.setup, self.budget_s, self.limit_s = setup, values["budget_s"], values["limit_s"]
+        notebook.at_least(1, timed=values["timed"])
+        lengths = notebook.numbers("prompt_lengths", values["prompt_lengths"])
+        sizes = notebook.or_auto(values["batch_sizes"], notebook.numbers, "batch_sizes", "1")
+        self.timed, self.setup = values["timed"], setup
+        self.budget_s, self.limit_s = values["budget_s"], values["limit_s"]
         self.batches, self.room = setup.backend.batches(setup.option), target.room(setup.checkpoint)
         by_length = [Shape(1, length, values["short_tokens"]) for length in lengths]
         by_size = [
@@ -98,10 +100,10 @@ class Sweep:
         Where one fails, even if it was the warm-up, it is the last.
         """
         ids = self.setup.checkpoint.encode(inputs.text())
-        sets = max(1, min(TIMED + 1, len(ids) // shape.requests))
+        sets = max(1, min(self.timed + 1, len(ids) // shape.requests))
         prompts = inputs.windows(ids, sets * shape.requests, shape.prompt_tokens)
         batches, timed_s = [], 0.0
-        for k in range(TIMED + 1):
+        for k in range(self.timed == 1, self.timed + 1):
             own, watch = prompts[k % sets :: sets], in_process.Stopwatch()
             batch = Batch(shape, k * shape.requests + 1, own, self.setup.generate(own, shape.new_tokens))
             if k or batch.failed:

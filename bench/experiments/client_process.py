@@ -16,6 +16,7 @@ from bench import processes
 from bench.paths import ROOT
 
 SAMPLE_S = 0.01
+CPUCLOCK_SCHED = 2  # Linux: the CPU time of all threads of a process, user and system, in nanoseconds
 FAMILY_EVERY = 5  # samples from one look at which processes there are, and at their memory, to the next
 
 
@@ -80,10 +81,10 @@ class Watch:
 
 def cpu_s(process: psutil.Process) -> float:
     """CPU seconds that `process` has spent: on Linux its CPU clock, which counts nanoseconds where /proc
-    counts hundredths of a second."""
+    counts hundredths of a second. OSError or psutil.Error where it has ended."""
     if sys.platform == "linux":
         # the clock's number as clock_getcpuclockid(3) makes it
-        return time.clock_gettime((~process.pid << 3) | 2)
+        return time.clock_gettime((~process.pid << 3) | CPUCLOCK_SCHED)
     spent = process.cpu_times()
     return spent.user + spent.system
 

@@ -220,6 +220,8 @@ class Replays(Conversations):
         made, pairs = functools.partial(replay.workload, trace, text, seed=self.run, **shape), []
         # Of one seed, so that runs whose sessions and ticks were drawn anew are runs of one load.
         as_recorded = self._kept(made((*self.source, "rate"), self.most, seed=0)).session_rate
+        if math.isnan(as_recorded):
+            raise ValueError(f"{self.name} has one session, and a load has the rate of two or more.")
         for rate in rates or [as_recorded / values["time_scale"]]:
             source = (*self.source, len(pairs))
             workload = self._kept(made(source, self.most, time_scale=as_recorded / rate))

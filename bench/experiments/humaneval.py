@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from bench.backends.common.checkpoints import Checkpoint
 from bench.experiments import notebook, session, target
 from bench.experiments.quality import demand_real
@@ -81,6 +83,13 @@ def prompt(checkpoint: Checkpoint, problem: Fields) -> list[int]:
     """Token ids of the prompt of `problem` in the model's chat template; ValueError where it has none."""
     text = templated(checkpoint, _messages(problem)) + BEGINNING
     return checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def prompts(checkpoint: Checkpoint, numbers: str) -> pd.Series:
+    """Token ids of the prompts of the problems that are named ("0 1 2"), indexed by their number."""
+    every = problems()
+    chosen = [int(number) for number in numbers.split()]
+    return pd.Series([prompt(checkpoint, every[number]) for number in chosen], chosen)
 
 
 def _messages(problem):

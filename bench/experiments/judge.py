@@ -221,12 +221,12 @@ def most_nll_nats(kept: list[float], noise: float) -> float:
     return min(UNLIKELIER * max(kept), math.sqrt(max(kept) * noise))
 
 
-def kept_nll_nats(model: str, prompt_ids: list[int], folder: Path | None = None) -> list[float]:
+def kept_nll_nats(model: str, prompt_ids: list[int]) -> list[float]:
     """NLL per token of the answers that options of `model` with fewer than 16 bits have given to this very
-    prompt, by the sidecars of `folder` (default: the committed runs): another model's answers, or those to
+    prompt, by the sidecars of the committed runs: another model's answers, or those to
     another prompt, say nothing of these."""
     asked, found = _sha256(prompt_ids), []
-    for file in sorted((folder or COMMITTED).glob(f"*/*-{model}-*.json")):
+    for file in sorted(COMMITTED.glob(f"*/*-{model}-*.json")):
         entry = json.loads(file.read_text()).get("judge", {})
         likely = entry.get("verdict") == "likely" and entry.get("prompt_sha256") == asked
         if likely:

@@ -181,8 +181,8 @@ class Running:
             ids = ids[[int(naming.choose(f"prompt of {which}", str(n), existing)) for n in chosen]]
         if not self.target.url:
             return ids
-        heads = schedule.Heads(self.checkpoint, (*self.source(), which))
-        return pd.Series({prompt: heads[prompt] + list(tokens) for prompt, tokens in ids.items()})
+        heads = schedule.heads(self.checkpoint, (*self.source(), which), ids.index)
+        return pd.Series([head + list(tokens) for head, tokens in zip(heads, ids)], ids.index)
 
     def source(self) -> tuple[str | int, ...]:
         """Return what the random tokens of this run's prompts follow from: host and number of the run, and of

@@ -34,6 +34,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +107,7 @@ def run(program: str, deadline_s: float, python: str = sys.executable, cpu_s: in
     began = time.monotonic()
     with tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(
-            [_base(python), "-I", "-S", "-B", __file__, str(writer)],
+            [os.path.realpath(python), "-I", "-S", "-B", __file__, str(writer)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
@@ -116,10 +117,15 @@ def run(program: str, deadline_s: float, python: str = sys.executable, cpu_s: in
             start_new_session=True,
         )
         os.close(writer)
+        late = False
         try:
-            late = _wait(child, json.dumps(spec).encode(), deadline_s)
+            child.communicate(json.dumps(spec).encode(), timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            late = True
         finally:
-            _kill(child)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
         seconds = time.monotonic() - began
         said = _said(reader)
         errors.seek(0)
@@ -127,21 +133,6 @@ def run(program: str, deadline_s: float, python: str = sys.executable, cpu_s: in
     if own:
         raise Uncontained(f"The containment could not be set up: {own.splitlines()[-1][:SAID_CHARS]}")
     return _outcome(said, token, late, child.returncode, deadline_s, seconds)
-
-
-def _wait(child, spec, deadline_s):
-    """Whether the deadline passed before `child`, which is given `spec`, ended."""
-    try:
-        child.communicate(spec, timeout=deadline_s)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
-def _kill(child):
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
 
 
 def _said(reader):
@@ -167,11 +158,6 @@ def _outcome(said, token, late, code, deadline_s, seconds):
     return Outcome(False, f"it ended {how} before its last line", seconds)
 
 
-def _base(python):
-    """The interpreter behind that of a virtual environment."""
-    return os.path.realpath(python)
-
-
 @functools.cache
 def _system(python):
     """What the child shows of the system: its libraries, and the interpreter with its packages."""
@@ -183,7 +169,7 @@ def _system(python):
     ]
     prefix, packages = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     return {
-        "python": _base(python),
+        "python": os.path.realpath(python),
         "packages": packages,
         "shown": [path for path in dict.fromkeys([*SYSTEM, prefix, packages]) if os.path.lexists(path)],
     }
@@ -216,6 +202,13 @@ def _own_processes():
 # this process, one file in a folder made for it, memory that is never touched. Each says what it has found as
 # the text of the error with which it ends.
 
+_REFUSED = """
+try:
+{lines}
+except OSError:
+    raise SystemExit("kept")
+raise SystemExit({otherwise!r})
+"""
 _SLEEPS = """
 import os, time
 children = []
@@ -229,14 +222,6 @@ try:
 except BlockingIOError:
     pass
 raise SystemExit(f"{{len(children)}} started")
-"""
-_CONNECT = """
-import socket
-try:
-    socket.create_connection(("127.0.0.1", {port}), timeout=2).close()
-except OSError:
-    raise SystemExit("kept")
-raise SystemExit("a connection to this machine was made")
 """
 _WRITE = """
 import os
@@ -273,42 +258,6 @@ try:
 except OSError:
     raise SystemExit("kept" if os.getpid() < 10 else f"its number is {{os.getpid()}}")
 raise SystemExit("it can signal a process outside")
-"""
-_MEMORY = """
-import mmap
-try:
-    mmap.mmap(-1, {bytes})
-except OSError:
-    raise SystemExit("kept")
-raise SystemExit("more memory was given")
-"""
-_FILE = """
-try:
-    with open("large", "wb") as file:
-        for _ in range({mib} + 1):
-            file.write(bytes({mib_bytes}))
-except OSError:
-    raise SystemExit("kept")
-raise SystemExit("a larger file was written")
-"""
-_FILES = """
-import os
-try:
-    for number in range({files} + 1):
-        with open(f"part-{{number}}", "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, {bytes})
-except OSError:
-    raise SystemExit("kept")
-raise SystemExit("more was written than its home holds")
-"""
-_OPEN = """
-opened = []
-try:
-    for _ in range({files}):
-        opened.append(open("/dev/null"))
-except OSError:
-    raise SystemExit("kept")
-raise SystemExit(f"{{len(opened)}} files were opened")
 """
 _CORE = """
 import resource
@@ -358,31 +307,66 @@ def self_test(python: str = sys.executable) -> list[Check]:
     checks = [_check("a harmless program runs", "pass", python, ends_with="")]
     if not checks[0].holds:
         return checks
-    with socket.create_server(("127.0.0.1", 0)) as server, tempfile.TemporaryDirectory() as folder:
+    small = 8 * MIB
+    parts, files = HOME_BYTES // small, LIMITS["RLIMIT_NOFILE"]
+    with (
+        contextlib.ExitStack() as last,
+        socket.create_server(("127.0.0.1", 0)) as server,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        os.environ[SECRET_VARIABLE] = "seen"
+        last.callback(os.environ.pop, SECRET_VARIABLE)
         os.chmod(folder, stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO)
         decoy = Path(folder, "decoy")
         decoy.write_text("a secret that is none")
         paths = [str(decoy), "/proc/1", "/run", "/etc/passwd"]
-        checks += [
-            _check(
-                "another user than root, no capabilities, no new privileges",
-                _WHO.format(query=GET_NO_NEW_PRIVS, forbidden=os.getuid() if os.geteuid() == 0 else 0),
-                python,
+        programs = {
+            "another user than root, no capabilities, no new privileges": _WHO.format(
+                query=GET_NO_NEW_PRIVS, forbidden=os.getuid() if os.geteuid() == 0 else 0
             ),
-            _sleeps(python),
-            _check("network", _CONNECT.format(port=server.getsockname()[1]), python),
-            _check("files outside its home", _WRITE.format(paths=paths, folder=folder), python),
-            _check("processes outside", _SIGNAL.format(pid=os.getpid()), python),
-            _check("memory", _MEMORY.format(bytes=LIMITS["RLIMIT_AS"]), python),
-            _check("size of a file", _file(), python),
-            _check("size of its home", _files(), python),
-            _check("open files", _OPEN.format(files=LIMITS["RLIMIT_NOFILE"]), python),
-            _check("core dumps", _CORE, python),
-            _shared_memory(python),
-            _check("HOME and environment", _HOME.format(home=INSIDE, name=SECRET_VARIABLE), python),
-        ]
+            "network": _refused(
+                f"import socket\nsocket.create_connection({server.getsockname()}, timeout=2).close()",
+                "a connection to this machine was made",
+            ),
+            "files outside its home": _WRITE.format(paths=paths, folder=folder),
+            "processes outside": _SIGNAL.format(pid=os.getpid()),
+            "memory": _refused(f"import mmap\nmmap.mmap(-1, {LIMITS['RLIMIT_AS']})", "more memory was given"),
+            "size of a file": _refused(
+                f"with open('large', 'wb') as file:\n"
+                f"    for _ in range({LIMITS['RLIMIT_FSIZE'] // MIB} + 1):\n"
+                f"        file.write(bytes({MIB}))",
+                "a larger file was written",
+            ),
+            "size of its home": _refused(
+                f"import os\nfor number in range({parts} + 1):\n"
+                "    with open(f'part-{number}', 'wb') as file:\n"
+                f"        os.posix_fallocate(file.fileno(), 0, {small})",
+                "more was written than its home holds",
+            ),
+            "open files": _refused(
+                f"opened = [open('/dev/null') for _ in range({files})]", f"{files} files were opened"
+            ),
+            "core dumps": _CORE,
+            "HOME and environment": _HOME.format(home=INSIDE, name=SECRET_VARIABLE),
+        }
+        checks += [_check(limit, program, python) for limit, program in programs.items()]
+    seen = run(_SLEEPS.format(most=PROCESSES), TEST_S, python).why.removeprefix("SystemExit: ")
+    started = seen.removesuffix(" started")
+    holds = started.isdigit() and 0 < int(started) <= PROCESSES
+    checks.append(Check("processes", holds, f"{seen} of {PROCESSES + 1} where {PROCESSES} are allowed"))
+    checks.append(_shared_memory(python))
     spun = run(_SPIN, TEST_S, python, cpu_s=1)
-    return [*checks, Check("processor time", "by signal" in spun.why, spun.why), _lingering(python)]
+    checks.append(Check("processor time", "by signal" in spun.why, spun.why))
+    # All of a program ends, a child in a session of its own too: its pipe closes.
+    lingered = run(_LINGER, 1, python)
+    ended = "did not end within" in lingered.why and lingered.seconds < 10
+    return [*checks, Check("deadline", ended, lingered.why)]
+
+
+def _refused(lines, otherwise):
+    """Return the program that is kept from doing `lines` by an OSError, else ends with what happened
+    `otherwise`."""
+    return _REFUSED.format(lines=textwrap.indent(lines, "    "), otherwise=otherwise)
 
 
 def demand(python: str = sys.executable) -> list[Check]:
@@ -398,29 +382,10 @@ def demand(python: str = sys.executable) -> list[Check]:
 
 
 def _check(limit, program, python, ends_with="SystemExit: kept"):
-    """The Check of one program: the limit holds where the program ends with these words; empty: ends well. A
-    variable of our environment that the program must not see is set meanwhile."""
-    with _variable(SECRET_VARIABLE):
-        outcome = run(program, TEST_S, python)
+    """Return the Check of one program: the limit holds where it ends with these words; empty: ends well."""
+    outcome = run(program, TEST_S, python)
     seen = outcome.why.removeprefix("SystemExit: ") or "it ended well"
     return Check(limit, outcome.why == ends_with, seen)
-
-
-@contextlib.contextmanager
-def _variable(name):
-    """A variable of this process's environment, as long as the block lasts."""
-    os.environ[name] = "seen"
-    try:
-        yield
-    finally:
-        del os.environ[name]
-
-
-def _sleeps(python):
-    seen = run(_SLEEPS.format(most=PROCESSES), TEST_S, python).why.removeprefix("SystemExit: ")
-    started = seen.removesuffix(" started")
-    holds = started.isdigit() and 0 < int(started) <= PROCESSES
-    return Check("processes", holds, f"{seen} of {PROCESSES + 1} where {PROCESSES} are allowed")
 
 
 def _shared_memory(python):
@@ -434,20 +399,6 @@ def _shared_memory(python):
         return _check("shared memory", _SEGMENT.format(segment=segment, read_only=SHM_READ_ONLY), python)
     finally:
         libc.shmctl(segment, IPC_REMOVE, None)
-
-
-def _file():
-    return _FILE.format(mib=LIMITS["RLIMIT_FSIZE"] // MIB, mib_bytes=MIB)
-
-
-def _files():
-    return _FILES.format(files=HOME_BYTES // (8 * MIB), bytes=8 * MIB)
-
-
-def _lingering(python):
-    """Whether all of a program ends at the deadline, a child in a session of its own too: its pipe closes."""
-    outcome = run(_LINGER, 1, python)
-    return Check("deadline", "did not end within" in outcome.why and outcome.seconds < 10, outcome.why)
 
 
 # --- Inside ------------------------------------------------------------------------------------------------

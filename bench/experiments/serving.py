@@ -1,5 +1,6 @@
 """The levels of load of serving.ipynb."""
 
+import math
 from collections.abc import Iterable, Iterator
 
 import pandas as pd
@@ -19,9 +20,10 @@ NOT_SENT = "Not sent: "  # how the error of a request begins that a level's end 
 OWN = 0  # requests at once: as many as the engine takes of itself
 USUAL_CONTEXT = 4096  # where a model does not say how much its context has room for
 BUDGET_S = 600.0  # of the levels of a server that runs already, unless more is asked for
+LONE = 3  # requests at one place, however slow
+FEW = 12  # requests of a level, and three for each place, where all that were planned take longer
 BURST = 1.5  # tokens per arrival, in the middle answer: more is said
 REGULAR = 0.75  # of the largest arrival: bursts of one size are a proxy's, an engine's that drafts differ
-FASTEST_S = 1e-4  # a token, in the middle answer: a shorter time is said
 OWN_WISH = "continuous_usage_stats"  # a field of the body that nobody but this client asked for
 SMALL = ("1 2 4 8 16", "1 2 4 8", 0.25)  # on a CPU: places, rates, scale
 LARGE = ("1 4 8 10 16 20 30 64", "1 2 4 8 16", 1.0)
@@ -49,9 +51,13 @@ class Load:
         self.sent = 0  # prompts of earlier levels
 
     def _begin(self, setup: Setup) -> None:
-        """What the loads of every workload have."""
-        self.setup, self.started, self.levels, self.told = setup, [], [], False
+        """Reset what a load of any workload records before a run of `setup`, and put the workload's own
+        arrivals where the parameters say `auto`."""
+        self.setup, self.levels = setup, []
+        self.started_servers: list[Fields] = []  # settings and warm-up of each server that was started
+        self.said_no_reuse = False
         self.left_out: list[schedule.Level] = []
+        self.few = False  # whether levels were cut to FEW requests
         self.counted = 1.0  # share of a prompt's tokens that the server counts, by its own tokenizer
         self.run: int = int(naming.split_number(setup.run_id)[1])
         values = setup.parameters
@@ -89,13 +95,18 @@ class Load:
         RuntimeError with the first failure where one failed, checks.Rejected where a GPU's server never
         settles or a cache answers.
         """
-        self.started.append({"requests_at_once": places or "the engine's own limit"} | served.settings)
-        self.setup.note(servers=self.started)
+        self.started_servers.append(
+            {"requests_at_once": places or "the engine's own limit"} | served.settings
+        )
+        self.setup.note(servers=self.started_servers)
         on_gpu = self.setup.device == "cuda"
-        new_tokens = min(WARM_TOKENS, max(16, self.room - 64)) if on_gpu else 16
+        own = bool(self.setup.parameters["url"])
+        new_tokens = 32 if own else 16  # the pace of an own server's tokens is taken from them
+        if on_gpu:
+            new_tokens = min(WARM_TOKENS, max(16, self.room - 64))
         widest = max((level.value for level in self.levels if level.kind == "closed"), default=WARM_PLACES)
         sizes = [(64, new_tokens)] * int(min(places or WARM_PLACES, WARM_PLACES, widest))
-        warmup = self.setup.warmup = self.started[-1]["warmup"] = []
+        warmup = self.setup.warmup = self.started_servers[-1]["warmup"] = []
         for turn in range(checks.WARMUPS if on_gpu else 1):
             warmup.append(self._round(served, sizes, first=10**6 + turn * WARM_PLACES))
             if checks.settled(warmup):
@@ -105,32 +116,59 @@ class Load:
                 f"The server's warm-up had not settled: {warmup[-2:]} after {len(warmup)} rounds."
             )
         self._try_cache(served)
-        if self.setup.parameters["url"] and self.levels:
-            self._fit(warmup[-1]["e2e_s"] / new_tokens)
+        if own and self.levels:
+            alone_s = self._round(served, sizes[:1], first=3 * 10**6)["e2e_s"]
+            self._fit(alone_s / new_tokens, len(sizes) * alone_s / warmup[-1]["e2e_s"])
 
-    def _fit(self, token_s):
-        """Say how many minutes the levels take at `token_s` s per token; where nobody asked for them by
-        number, those beyond BUDGET_S are left out."""
+    def _fit(self, token_s, gain):
+        """Say how many minutes the levels take at `token_s` s per token of a request that is alone, and with
+        others at `gain` times its tokens/s at most. Where nobody asked for them by number and they take
+        longer than BUDGET_S, each has FEW requests, and those beyond it are left out."""
         values, trial = self.setup.parameters, self.setup.settings["prefix_cache_trial"]
-        answers = [new for sizes in self.sizes for _, new in sizes]
-        answer_s = max(trial["fresh_ttft_s"]) + token_s * sum(answers) / len(answers)
-        spent_s, auto = 0.0, not values["requests"]
-        for level in sorted(self.levels, key=lambda level: level.value):
-            takes_s = level.requests * answer_s / level.value
-            if level.kind != "closed":
-                takes_s = level.requests / level.value + answer_s
-            asked = values["concurrency" if level.kind == "closed" else "request_rates"] != "auto"
-            if auto and not asked and spent_s and spent_s + takes_s > BUDGET_S:
+        every = [size for sizes in self.sizes for size in sizes]
+        prompt_tokens, new_tokens = (sum(one) / len(every) for one in zip(*every))
+        ttft_s = max(trial["fresh_ttft_s"]) * prompt_tokens / self.longest_prompt()
+        answer_s = ttft_s + token_s * new_tokens
+        asked = {"closed": values["concurrency"] != "auto", "open": values["request_rates"] != "auto"}
+        free = [not values["requests"] and not asked.get(level.kind, True) for level in self.levels]
+
+        def takes_s(level):
+            busy_s = level.requests * answer_s / max(1.0, gain)
+            if level.kind == "closed":
+                return max(busy_s, level.requests * answer_s / level.value)
+            return max(busy_s, level.requests / level.value) + answer_s
+
+        if any(free) and sum(map(takes_s, self.levels)) > BUDGET_S:
+            self.few = True
+            for level, sizes, cut in zip(self.levels, self.sizes, free):
+                if cut:
+                    level.requests = min(level.requests, self._fewest(level, answer_s))
+                    del sizes[level.requests :]
+                    level.at_s = None if level.at_s is None else level.at_s[: level.requests]
+        spent_s = 0.0
+        for level, cut in sorted(zip(self.levels, free), key=lambda pair: pair[0].value):
+            full = spent_s + takes_s(level) > BUDGET_S or level.kind in {one.kind for one in self.left_out}
+            if cut and spent_s and full:
                 self.left_out.append(level)
             else:
-                spent_s += takes_s
-        print(f"The levels take about {max(1, round(spent_s / 60))} minutes.")
-        if self.left_out:
-            rest = ", ".join(map(str, self.left_out))
+                spent_s += takes_s(level)
+        minutes = max(1, round(spent_s / 60))
+        print(f"The levels take about {minutes} minute{'s' if minutes > 1 else ''}.")
+        if self.few:
+            rest = f" Left out: {', '.join(map(str, self.left_out))}." if self.left_out else ""
             print(
-                f"Left out, to stay below {BUDGET_S / 60:.0f}: {rest}. -p concurrency, -p request_rates or "
-                "-p requests ask for more."
+                f"To stay below {BUDGET_S / 60:.0f} a level has {FEW} requests, or three for each place, too "
+                f"few for its percentiles.{rest} -p concurrency, -p request_rates or -p requests ask for "
+                "more."
             )
+
+    def _fewest(self, level, answer_s):
+        """The requests of a level that is cut: of the first, always measured, what BUDGET_S takes."""
+        if level.kind == "open":
+            return max(FEW, math.ceil(levels.lasts_s(level.value, answer_s) * level.value))
+        if level.value == 1:
+            return max(LONE, min(FEW, int(BUDGET_S / answer_s)))
+        return max(FEW, 3 * int(level.value))
 
     def _round(self, served, sizes, first):
         """One round of the warm-up: {e2e_s: from the first request to the last token} and the GPUs' state."""
@@ -194,8 +232,9 @@ class Load:
 
     def each(self, pairs: list) -> Iterator[tuple]:
         """(level, its prompts) of the `pairs` of one server, until their kind is saturated."""
+        pairs = [pair for pair in pairs if pair[0] not in self.left_out]
         for level, sizes in self.setup.progress(pairs, len(pairs)):
-            if level.kind in self.done or level in self.left_out:
+            if level.kind in self.done:
                 continue
             if level.kind == "open" and not self.setup.parameters["requests"]:
                 level = self._long_enough(level)
@@ -209,7 +248,10 @@ class Load:
         before = [rows for tables in self.before.values() for rows in tables]
         answer_s = max(map(levels.median_answer_s, before), default=0.0)
         values = self.setup.parameters
-        count = levels.requests_for("open", level.value, values["percentile"], answer_s)
+        if self.few:
+            count = self._fewest(level, answer_s)
+        else:
+            count = levels.requests_for("open", level.value, values["percentile"], answer_s)
         if count > level.requests:
             (level,) = schedule.plan([], [level.value], lambda *_: count, values["arrivals"], self.run)
         if level.requests / level.value > levels.LONG_S:
@@ -236,7 +278,7 @@ class Load:
             often = table.loc[table["error"] != "", "error"].mode().iloc[0]
             print(
                 f"{self.now} ended after {len(rows)} of {self.now.requests} requests: {ended} Often: "
-                f"{often} It has no rate."
+                f"{often.rstrip('.')}. It has no rate."
             )
         elif levels.short(table):
             edge = f"{len(rows)} requests at {self.now} are too few beside ramp and drain"
@@ -278,21 +320,19 @@ class Load:
             elif (together >= REGULAR * good["arrival_tokens_max"]).mean() > 0.5:
                 whose = "They come in bursts of one size: a proxy may keep them back."
             print(f"{together.median():.3g} tokens arrive together at {self.now}. {whose}")
-        pace_s = ((good["e2e_s"] - good["ttft_s"]) / good["output_tokens"]).median()
-        if pace_s < FASTEST_S:
-            print(
-                f"A token comes {pace_s * 1e6:.0f} µs after the one before at {self.now}, faster than any "
-                "engine that is known: a proxy may have kept answers back and sent them event by event."
-            )
         fared = self.setup.client[-1] if self.setup.client else {}
         if fared.get("paused_s"):
             waited = f"{fared['pauses']} times a place waited after a failure"
             print(f"{waited}, {fared['paused_s']:.3g} s in all.")
         if fared.get("away_s"):
             print(f"The server was away for {fared['away_s']:.3g} s, and is waited for.")
-        if not fared.get("reuses", True) and not self.setup.parameters["fresh_connections"] and not self.told:
+        if (
+            not fared.get("reuses", True)
+            and not self.setup.parameters["fresh_connections"]
+            and not self.said_no_reuse
+        ):
             print("The server closes connections that wait: from then on each request has one of its own.")
-            self.told = True
+            self.said_no_reuse = True
 
     def punctual(self, rows: list[Fields]) -> list[Fields]:
         """`rows` of the level under way, as failed where the client was late with them."""
@@ -333,10 +373,7 @@ def _levels(values, places, offered, run):
     def requests(kind, load):
         return values["requests"] or levels.requests_for(kind, load, values["percentile"])
 
-    if values["arrivals"] == "trace":
-        found = schedule.plan(closed, [], requests, "poisson", run) + schedule.replay(values["lengths"])
-    else:
-        found = schedule.plan(closed, opened, requests, values["arrivals"], run)
+    found = schedule.plan(closed, opened, requests, values["arrivals"], run)
     if not found:
         raise ValueError(
             "There is nothing to do: give concurrency, such as '1 4 8', or request_rates, such as '1 2 4'."

@@ -45,16 +45,24 @@ def start(
     return notebook.attend(Setup(experiment, values, needs, continues))
 
 
-def of_latency(server: bool, prompt_numbers: str) -> tuple[str, str]:
+def of_latency(server: bool, prompt_numbers: str, problems: str = "") -> tuple[str, str]:
     """(experiment, part of the contract) of a run of latency.ipynb with these parameters.
 
-    Some of the prompts are an experiment of their own: runs of three prompts are compared with none of nine.
+    Some of the prompts are an experiment of their own: runs of three prompts are compared with none of nine,
+    and so are problems of HumanEval.
     """
-    if server and prompt_numbers:
+    if server and (prompt_numbers or problems):
         raise ValueError("Through its server an engine answers all prompts: leave prompt_numbers empty.")
+    if problems:
+        return "drafts", "load"
     if server:
         return "served", "serve"
     return ("sizes" if prompt_numbers else "latency"), "load or serve"
+
+
+def of_batching(batch_sizes: str) -> str:
+    """Return the experiment of a run of batching.ipynb: without batches it is of prompt lengths alone."""
+    return "context" if batch_sizes == "none" else "batching"
 
 
 class Setup(Running):
@@ -176,8 +184,6 @@ class Setup(Running):
             "arithmetic": backends.arithmetic(engine),
             "gemm_flops_per_s": taken.gemm_flops_per_s,
             **target.checkpoint.matrices,
-            "limit_bytes": None,
-            "loaded_bytes": getattr(engine, "loaded_bytes", None),
             "client": self.client,
             "counters": self.counters,
             "parameters": target.parameters,

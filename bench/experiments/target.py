@@ -199,8 +199,6 @@ def place_of(values: Fields) -> Place:
     device, slug, url = values["device"], values["gpu"], values.get("url") or ""
     url = endpoint.checked(url) if url else ""
     device = "cuda" if device == "gpu" else device
-    if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
-        raise ValueError(f"url must be like http://localhost:8000, with http:// or https://, not {url!r}.")
     if not url or slug in HERE:
         if url and urlsplit(url).hostname not in LOCAL:
             raise ValueError(

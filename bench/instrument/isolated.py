@@ -64,7 +64,7 @@ class Worker:
         facts, lost = self._start()
         if lost:
             raise RuntimeError(f"{backend} {option} could not be loaded: {lost}")
-        # weight_bytes, kv_value_bytes, arithmetic, settings, load_s, loaded_bytes
+        # weight_bytes, kv_value_bytes, arithmetic, settings, load_s
         self.__dict__.update(facts)
 
     def generate(self, prompts: list[list[int]], max_new_tokens: int) -> list[Fields]:
@@ -140,7 +140,6 @@ def _load(order: Fields) -> tuple[Any, Fields]:
     return engine, facts | {
         "arithmetic": backends.arithmetic(engine),
         "load_s": load_s,
-        "loaded_bytes": memory.address_space_bytes(),
     }
 
 

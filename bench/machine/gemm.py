@@ -7,7 +7,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter as clock
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -127,16 +127,15 @@ def gemm_peaks(device: str = "cpu", threads: int | None = None) -> dict[str, flo
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def gemm_dtypes(device: str, capability: Sequence[int] | None = None) -> list[str]:
+def gemm_dtypes(device: str) -> list[str]:
     """Names of the number formats that are measured on `device`: on a GPU all that its tensor cores have, by
-    its compute capability (this machine's if None)."""
+    its compute capability."""
     if device == "cpu":
         return ["float32", "bfloat16", "int8"]
-    if capability is None:
-        import torch
+    import torch
 
-        capability = torch.cuda.get_device_capability()
-    return [dtype for dtype, first in SINCE.items() if tuple(capability) >= first]
+    capability = torch.cuda.get_device_capability()
+    return [dtype for dtype, first in SINCE.items() if capability >= first]
 
 
 def is_emulated(dtype: str, threads: int) -> bool:

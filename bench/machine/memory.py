@@ -11,11 +11,6 @@ import psutil
 from bench.machine import gpu, sampler
 
 
-def address_space_bytes() -> int:
-    """Bytes of address space that this process has mapped: what a limit on it bounds."""
-    return psutil.Process().memory_info().vms
-
-
 def forget_peak(device: str = "cpu", gpus: int = 1) -> None:
     """Let `peak_memory_bytes` begin anew, where the system can (Linux; the driver's counters on a GPU).
 

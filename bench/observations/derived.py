@@ -62,6 +62,9 @@ def context(sidecar: Fields) -> Fields:
     # Older runs have the sentence only.
     columns["shared_by"] = sidecar.get("shared_by") or sidecar.get("shared")
     columns["not_judged"] = not_judged_for_memory(sidecar)
+    # The prefix that an engine was asked to keep, which rows did not state at first.
+    if prefix_tokens := sidecar.get("parameters", {}).get("prefix_tokens"):
+        columns |= {f"expected_cached_tokens_{bound}": prefix_tokens for bound in ("low", "high")}
     gemms = sidecar.get("gemm_flops_per_s", {})
     return columns | {"peak_flops_per_s": device_peaks.peak_flops_per_s(gemms, sidecar.get("arithmetic"))}
 

@@ -36,7 +36,7 @@ DECLARED = [
         (
             "host",
             "text",
-            "short random id of the checkout; older ones get an h before them in downloads, not in run_id",
+            "short random id of the checkout; older ones are read with an h before them, too",
         ),
         ("tensor_parallel", "devices", "devices that share the model"),
         ("request", "number", "number of the request within its run, from 1"),
@@ -197,12 +197,6 @@ FROM_SIDECAR = _columns(
     ("block_parameters", "number", "parameters of all layers' matrices"),
     ("head_parameters", "number", "parameters of the output matrix"),
     ("attention_values", "number", "layers x query heads x head size"),
-    (
-        "limit_bytes",
-        "number",
-        "memory that the run was limited to; empty without a limit",
-    ),
-    ("loaded_bytes", "number", "memory held once the engine was loaded"),
     ("probe_cpu_share", "number", "share of a core's time that the bandwidth probe itself had"),
     (
         "probe_ways",

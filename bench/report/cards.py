@@ -1,6 +1,6 @@
 """Accelerators and models that people have measured: what the page Cards, Start and How much read.
 
-    python -m bench.report.cards    writes downloads/cards.js, and the rows of each card and model beside it
+    python -m bench.report.cards    writes downloads/cards.js, cards.csv, and the rows of each card and model
 
 Numbers are those of data/tables/published_lookup.csv; the rows are those of the published table. Each file is
 one assignment, which a page loads as a script, so that it works from disk too.
@@ -9,7 +9,6 @@ one assignment, which a page loads as a script, so that it works from disk too.
 import functools
 import json
 import re
-from pathlib import Path
 
 import jinja2
 import pandas as pd
@@ -17,8 +16,8 @@ import pandas as pd
 from bench import html, paths, site
 from llm_measured.core import hardware
 from llm_measured.core.definitions import Value
-from llm_measured.core.files import write_whole
-from llm_measured.published import build, comparable, derived, sources
+from llm_measured.core.files import csv_text, write_whole
+from llm_measured.published import build, comparable, derived, lookup, sources
 
 GROUPS = (
     "NVIDIA GeForce and RTX", "Apple", "AMD and Intel GPUs", "CPUs", "phones",
@@ -31,6 +30,7 @@ SHOWN = ("llama-3.1-8b", "qwen2.5-14b", "qwen3-30b-a3b", "llama-3-70b", "gpt-oss
 # What How much offers, in the order of its answers (bench/report/expect_tables.py).
 COUNTS, USERS, CONTEXTS = (1, 2, 4), (1, 8, 32), (1024, 8192, 32768)
 CELL = ["device", "model", "bits"]
+DEVICES = paths.DOWNLOADS / "cards.csv"  # what `devices` returns, for the plain table
 # What a reader sees of a published row, in the order of the page.
 ROW_COLUMNS = {
     "named": "model", "device": "card", "format": "format", "engine": "engine", "version": "version",
@@ -65,43 +65,49 @@ def group(name: str) -> str:
 
 def cells() -> pd.DataFrame:
     """Return a row per card, model and bits of published_lookup: low and high (the number of the cell, two
-    where sources lie far apart), other_low and other_high (of another setup, where nobody measured in the
-    usual one), least and most of all rows, rows, sources, formats."""
+    where sources lie far apart), mark (* of another setup, where nobody measured in the usual one, ° of
+    localscore alone) and rows."""
     table = site.published("lookup")
+    usual = table["number"].notna()
+    table["in_cell"] = usual.groupby([table[name] for name in CELL]).transform("any")
+    table["number"] = table["number"].where(table["in_cell"], table["number_in_another_setup"])
+    table["crowd"] = usual & (table["source"] == lookup.CROWD)
     by_cell = table.groupby(CELL)
-    found = by_cell.agg(
-        low=("number", "min"), high=("number", "max"),
-        other_low=("number_in_another_setup", "min"), other_high=("number_in_another_setup", "max"),
-        least=("least", "min"), most=("most", "max"),
-        rows=("rows", "sum"), sources=("source", "nunique"), formats=("formats", _joined),
-    )  # fmt: skip
-    return found.reset_index()
+    found = by_cell.agg(low=("number", "min"), high=("number", "max"), rows=("rows", "sum"))
+    found["mark"] = by_cell["crowd"].any().map({True: "°", False: ""}).where(by_cell["in_cell"].any(), "*")
+    return found[found["low"].notna()].reset_index()
 
 
-def _joined(values: pd.Series) -> str:
-    return ", ".join(sorted({form for text in values.dropna() for form in text.split(", ")}))
-
-
-def _is_shown(found: pd.DataFrame) -> pd.Series:
-    """Which cards have a number of one of SHOWN."""
-    numbers = cells()
-    told = numbers["low"].notna() | numbers["other_low"].notna()
-    numbers = numbers[(numbers["bits"] == 4) & told & numbers["model"].isin(SHOWN)]
-    return found["device"].isin(numbers["device"])
+def numbers() -> pd.DataFrame:
+    """Return the cells that the plain table has, those of SHOWN in 4 bits, with their number as it is written
+    (`text`)."""
+    found = cells()
+    found = found[(found["bits"] == 4) & found["model"].isin(SHOWN)]
+    ends = zip(found["low"], found["high"], found["mark"])
+    return found.assign(text=[rate(low, high) + mark for low, high, mark in ends])
 
 
 def devices() -> pd.DataFrame:
     """Return a row per card that was measured, those with a number of SHOWN and the widest memory first:
-    device, address, group, memory_gb (of the largest sold, as on the box), bandwidth_gb_per_s, rows, sources,
-    and up and down (the cards of its group whose bandwidth comes next)."""
+    device, address, group, memory_gb (of the largest sold, as on the box), bandwidth_gb_per_s, unsure (which
+    of the two rest on no datasheet), rows, sources, and up and down (the cards of its group whose bandwidth
+    comes next)."""
     found = _counted("device")
     cards = hardware.accelerators().groupby("family")[["memory_gb", "bandwidth_gb_per_s"]].max()
     found = found.join(cards, on="device")
+    # Figures that rest on no datasheet that somebody here has seen, as `expect` says of them.
+    unsure = (
+        hardware.accelerators()
+        .groupby("family")["unsure"]
+        .agg(lambda each: " and ".join(sorted(set(" ".join(each.dropna()).split()))))
+    )
+    found["unsure"] = found["device"].map(unsure).fillna("")
     found["group"] = found["device"].map(group)
     found["address"] = found["device"].map(address)
     found = found.sort_values(["bandwidth_gb_per_s", "device"], ascending=[False, True])
     ordered = found[found["bandwidth_gb_per_s"].notna()].groupby("group")["device"]
-    found = found.assign(up=ordered.shift(1), down=ordered.shift(-1), shown=_is_shown(found))
+    found = found.assign(up=ordered.shift(1), down=ordered.shift(-1))
+    found["shown"] = found["device"].isin(numbers()["device"])
     return found.sort_values("shown", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -123,30 +129,20 @@ def models() -> pd.DataFrame:
 
 def rate(low: float, high: float) -> str:
     """Return a rate, or a range of two, with two digits below 10 and else none after the point."""
-    ends = [html.number(float(f"{end:.2g}")) if end < 10 else f"{end:,.0f}" for end in (low, high)]
+    ends = [lookup.written(end) for end in (low, high)]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
 def table() -> str:
     """Return the look-up as HTML: a row per card, the number of each of SHOWN in 4 bits, the widest memory
-    first; each card and model leads to its own address. A star marks a number of another setup."""
-    found = cells()
-    told = found["low"].notna() | found["other_low"].notna()
-    found = found[(found["bits"] == 4) & told].set_index(["device", "model"])
-    rows = [
-        (card, [_cell(found, card["device"], name) for name in SHOWN])
-        for card in devices().to_dict("records")
-    ]
+    first; each card and model leads to its own address. The marks are those of `cells`."""
+    if not DEVICES.exists():
+        write()
+    found = numbers().set_index(["device", "model"])[["text", "low"]].T.to_dict("list")
+    rows = []
+    for card in pd.read_csv(DEVICES).fillna({"unsure": ""}).to_dict("records"):
+        rows.append((card, [found.get((card["device"], name)) for name in SHOWN]))
     return TABLE.render(rows=rows, models=[(name, address(name)) for name in SHOWN], number=html.number)
-
-
-def _cell(found: pd.DataFrame, device: str, model: str) -> tuple[str, float] | None:
-    if (device, model) not in found.index:
-        return None
-    cell = found.loc[(device, model)]
-    if cell["low"] != cell["low"]:
-        return rate(cell["other_low"], cell["other_high"]) + "*", cell["other_low"]
-    return rate(cell["low"], cell["high"]), cell["low"]
 
 
 TABLE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
@@ -163,13 +159,33 @@ TABLE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True
 {%- for cell in cells %}
 <td class="number"{% if cell %} data-sort="{{ cell[1] }}">{{ cell[0] }}{% else %}>–{% endif %}</td>
 {%- endfor %}
-{%- for value in (card.memory_gb, card.bandwidth_gb_per_s) %}
-<td class="number"{% if value == value %} data-sort="{{ value }}"{% endif %}>{{ number(value) }}</td>
+{%- for value, name in ((card.memory_gb, "memory"), (card.bandwidth_gb_per_s, "bandwidth")) %}
+<td class="number"{% if value == value %} data-sort="{{ value }}"{% endif %}>{{ number(value) }}
+{%- if name in card.unsure %}<abbr title="unsure: no datasheet was seen">?</abbr>{% endif %}</td>
 {%- endfor %}</tr>
 {% endfor %}
 </tbody></table></div>
 </div>
 """)
+
+
+def together() -> pd.DataFrame:
+    """Return a row per card, model, bits, source and number of cards above one (accelerators), of one user's
+    short prompts, as published_lookup has them for one card: median, least, most, rows, formats, engines."""
+    found = rows()
+    plain = (found["speculative"] == "none") | (found["speculative"] == "")
+    short = found["before"] <= comparable.LONGEST_CONTEXT
+    found = found[(found["accelerators"] > 1) & (found["users"] == 1) & plain & short]
+    found = found[(found["model"] != "") & (found["device"] != "") & found["rate"].notna()]
+    by_number = found.groupby([*CELL, "source", "accelerators"])
+    return by_number.agg(
+        median=("rate", "median"), least=("rate", "min"), most=("rate", "max"), rows=("rate", "size"),
+        formats=("format", _joined), engines=("engine", _joined),
+    ).reset_index()  # fmt: skip
+
+
+def _joined(values: pd.Series) -> str:
+    return ", ".join(sorted({form for text in values.dropna() for form in text.split(", ")} - {""}))
 
 
 @functools.cache
@@ -182,6 +198,7 @@ def rows() -> pd.DataFrame:
     ]
     made, figures = comparable.measured(whole), derived.derived(whole)
     found = made.assign(
+        named=made["named"].where(made["named"] != "", made["checkpoint"]),
         before=whole["context_depth"].fillna(0) + whole["input_tokens"].fillna(0),
         all=figures["output_tokens_per_s"],
         ttft_ms=whole["ttft_mean_ms"].fillna(whole["ttft_p50_ms"]),
@@ -239,26 +256,17 @@ def index() -> dict:
     formats = (
         measured[measured["format"] != ""].groupby(["model", "format", "bits"]).size().reset_index(name="n")
     )
-    shown = [
-        "device",
-        "address",
-        "group",
-        "memory_gb",
-        "variants",
-        "bandwidth_gb_per_s",
-        "rows",
-        "sources",
-        "best",
-    ]
-    lookup = [*CELL, "source", "median", "least", "most", "rows", "formats", "engines", "number", "row_id"]
+    shown = "device address group memory_gb variants bandwidth_gb_per_s unsure rows sources best up down"
+    named = "accelerators source median least most rows formats engines number"
+    table = pd.concat([table.assign(accelerators=1), together()])
     return {
         "groups": GROUPS,
         "cards": CARDS,
-        "devices": packed(cards[[*shown, "up", "down"]]),
+        "devices": packed(cards[shown.split()]),
         "models": packed(own.drop(columns=["parameters_b", "active_b"]).assign(size=_sizes(own))),
-        "lookup": packed(table[lookup]),
+        "lookup": packed(table[[*CELL, *named.split()]]),
         "formats": packed(formats),
-        "asked": {"counts": COUNTS, "users": USERS, "contexts": CONTEXTS},
+        "asked": {"count": COUNTS, "users": USERS, "context": CONTEXTS},
         "sources": {name: source.repository for name, source in sources.listed().items()},
     }
 
@@ -279,16 +287,16 @@ def _memories(device: str) -> list[float]:
     return sorted(set(sizes), reverse=True)
 
 
-def write(folder: Path = paths.DOWNLOADS) -> None:
-    """Write cards.js, and cards/<address>.js with the rows of each card and each model, into `folder`."""
-    (folder / "cards").mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "cards.js", script("cards", index()))
+def write() -> None:
+    """Write cards.js, DEVICES, and cards/<address>.js with the rows of each card and each model."""
+    write_whole(paths.DOWNLOADS / "cards.js", script("cards", index()))
+    write_whole(DEVICES, csv_text(devices()))
     every = rows()
     for by in ("device", "model"):
         for name, part in every[every[by] != ""].groupby(by):
             shown = part[list(ROW_COLUMNS)].rename(columns=ROW_COLUMNS)
             text = script("cardRows", packed(shown))
-            write_whole(folder / "cards" / f"{address(name)}.js", text)
+            write_whole(paths.DOWNLOADS / "cards" / f"{address(name)}.js", text)
 
 
 if __name__ == "__main__":

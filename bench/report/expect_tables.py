@@ -2,9 +2,11 @@
 
     python -m bench.report.expect_tables      writes downloads/expect/<card>.js, with downloads/cards.js
 
-The cards and models with most published rows, the formats published of each model, in the engine that is used
-most on that card; COUNTS of cards, USERS at once, CONTEXTS of tokens. A page only looks an answer up. What an
-engine does not run at all is absent; of what does not fit stands how many GB it needs.
+The cards and models with most published rows, the formats published of each model, in the engine that is
+used most on that card; COUNTS of cards, USERS at once, CONTEXTS of tokens. Of every other card one user's
+answers of the models that were measured on most cards, in the commonest format of four bits. A page only
+looks an answer up. What an engine does not run at all is absent; of what does not fit stands how many GB it
+needs.
 """
 
 import itertools
@@ -25,38 +27,26 @@ from llm_measured.published import comparable
 
 MOST_CARDS, MOST_MODELS, MOST_FORMATS = 60, 30, 3
 WIDELY = 22  # of the models: those that were measured on most cards
-CANDIDATES = 70  # cards that are asked about: of some no engine answers anything
+FEW_MODELS = 11  # of each card beyond MOST_CARDS
 MOST_BYTES_OF_A_CARD, MOST_BYTES = 60_000, 4_000_000
-SHORT_COLUMNS = [
-    "device",
-    "model",
-    "format",
-    "bits",
-    "engine",
-    "tokens_per_s_user",
-    "low",
-    "high",
-    "needs_gb",
-]
-SHORT_COLUMNS += ["users_at_10", "gb"]
-SHORT = "short.csv"  # what one user is to expect on one card in the shortest context, for the pages' tables
+FOLDER = paths.DOWNLOADS / "expect"
+SHORT = FOLDER / "short.csv"  # what one user is to expect on one card in the shortest context
+SHORT_COLUMNS = ["device", "model", "format", "bits", "engine", "tokens_per_s_user", "low", "high"]
+SHORT_COLUMNS += ["needs_gb", "users_at_10", "gb"]
 SIXTEEN = {"F16": "BF16"}  # one format to a reader
 
 
 def accelerators() -> dict[str, str]:
-    """Return {card: its variant that is asked about}, the cards with most rows: the variant with most rows of
-    its own, else the one whose memory is fastest."""
+    """Return {card: its variant that is asked about}, the cards with most rows first: the variant with most
+    rows of its own, else the one whose memory is fastest."""
     rows = cards.rows()
     table = hardware.accelerators().sort_values("bandwidth_gb_per_s", ascending=False)
     fastest = table.drop_duplicates("family").set_index("family")["accelerator"]
     known = rows[rows["variant"].isin(table["accelerator"])]
     commonest = known.groupby("device")["variant"].agg(lambda ids: ids.value_counts().index[0])
-    chosen = {}
-    for device in rows["device"].value_counts().index:
-        variant = commonest.get(device, fastest.get(device))
-        if variant is not None and len(chosen) < CANDIDATES:
-            chosen[device] = variant
-    return chosen
+    devices = rows["device"].value_counts().index
+    variants = {device: commonest.get(device, fastest.get(device)) for device in devices}
+    return {device: variant for device, variant in variants.items() if variant is not None}
 
 
 def models() -> dict[str, list[str]]:
@@ -69,39 +59,52 @@ def models() -> dict[str, list[str]]:
     spread = rows.groupby("model").apply(lambda part: len(part[["device", "source"]].drop_duplicates()))
     several = rows.groupby("model").filter(lambda part: part["source"].nunique() > 1)
     ordered = [*spread.sort_values(ascending=False).index[:WIDELY], *several["model"].value_counts().index]
-    chosen = list(dict.fromkeys(ordered))[:MOST_MODELS]
     found = {}
-    for model in sorted(chosen):
+    for model in list(dict.fromkeys(ordered))[:MOST_MODELS]:
         counts = rows[rows["model"] == model].groupby("format")["source"].agg(["nunique", "size"])
         counts = counts.sort_values(["nunique", "size"], ascending=False)
         found[model] = list(counts.index[:MOST_FORMATS])
     return found
 
 
-def engines(devices: list[str]) -> pd.Series:
+def engines() -> pd.Series:
     """Return the engine with most rows of each card and format, and under the format "" of each card."""
     rows = cards.rows()
-    rows = rows[rows["device"].isin(devices) & (rows["engine"] != "")]
+    rows = rows[rows["engine"] != ""]
     rows = rows.assign(format=rows["format"].replace(SIXTEEN))
     both = pd.concat([rows, rows.assign(format="")])
     return both.groupby(["device", "format"])["engine"].agg(lambda names: names.value_counts().index[0])
 
 
-def questions() -> pd.DataFrame:
-    """Return every question, a row each: device, and the columns that `columns.expect` reads."""
-    chosen, offered = accelerators(), models()
-    used = engines(list(chosen))
+def questions(devices: dict[str, str], offered: dict[str, list[str]], users: Sequence[int]) -> pd.DataFrame:
+    """Return every question of the `offered` models, a row each: device, and the columns that
+    `columns.expect` reads."""
+    used = engines()
     asked = []
-    for device, model in itertools.product(chosen, offered):
+    for device, model in itertools.product(devices, sorted(offered)):
         for form in offered[model]:
             engine = used.get((device, form), used.get((device, "")))
             if engine is None:
                 continue
-            counts = COUNTS if cards.group(device) in cards.CARDS else COUNTS[:1]
-            for count, users, context in itertools.product(counts, USERS, CONTEXTS):
-                asked.append((device, chosen[device], count, model, form, engine, users, context))
+            alone = len(users) == 1 or cards.group(device) not in cards.CARDS
+            counts = COUNTS[:1] if alone else COUNTS
+            for count, many, context in itertools.product(counts, users, CONTEXTS):
+                asked.append((device, devices[device], count, model, form, engine, many, context))
     names = ["device", "accelerator", "accelerators", "model", "format", "engine", "users", "context_tokens"]
     return pd.DataFrame(asked, columns=names)
+
+
+def every() -> pd.DataFrame:
+    """Return all answers: everything of the MOST_CARDS cards with most rows that are answered, of all others
+    one user's of few models in one format of four bits."""
+    devices, offered, bits = accelerators(), models(), _bits()
+    found = answers(questions(dict(list(devices.items())[: MOST_CARDS + 10]), offered, USERS))
+    found = found[found["device"].isin(found["device"].unique()[:MOST_CARDS])]
+    few = {}
+    for model in list(offered)[:FEW_MODELS]:
+        few[model] = [form for form in offered[model] if round(bits[form]) == 4][:1] or offered[model][:1]
+    others = {device: devices[device] for device in devices if device not in set(found["device"])}
+    return pd.concat([found, answers(questions(others, few, USERS[:1]))])
 
 
 def answers(asked: pd.DataFrame) -> pd.DataFrame:
@@ -150,45 +153,44 @@ def _bits() -> pd.Series:
     return rows.groupby("format")["bits"].agg(lambda bits: bits.value_counts().index[0])
 
 
-def folder() -> Path:
-    """Return the folder of the answers."""
-    return paths.DOWNLOADS / "expect"
-
-
 def write() -> list[str]:
     """Write a script for each card, and SHORT; return a sentence on their sizes. Ends with 1 where one is too
     large."""
-    folder().mkdir(parents=True, exist_ok=True)
     sizes = {}
-    every = answers(questions())
-    every = every[every["device"].isin(every["device"].unique()[:MOST_CARDS])]
-    for device, part in every.groupby("device", sort=False):
+    found = every()
+    for device, part in found.groupby("device", sort=False):
         name, variant = cards.address(device), part["accelerator"].iloc[0]
         held = hardware.by_accelerator().at[variant, "memory_gb"]
         value = {"card": name, "variant": variant, "gb": cards.plain(held), "of": pack(part)}
-        write_whole(folder() / f"{name}.js", cards.script("answers", value))
-        sizes[name] = (folder() / f"{name}.js").stat().st_size
+        write_whole(FOLDER / f"{name}.js", cards.script("answers", value))
+        sizes[name] = (FOLDER / f"{name}.js").stat().st_size
     large = [name for name, size in sizes.items() if size > MOST_BYTES_OF_A_CARD]
     if large or sum(sizes.values()) > MOST_BYTES:
         sys.exit(f"Too large: {', '.join(large) or 'all files together'}, {sum(sizes.values()):,} bytes.")
-    every["bits"] = every["format"].map(_bits())
-    every["gb"] = every["accelerator"].map(hardware.by_accelerator()["memory_gb"])
-    one = (every["accelerators"] == 1) & (every["users"] == 1) & (every["context_tokens"] == CONTEXTS[0])
-    write_whole(folder() / SHORT, csv_text(every.loc[one, SHORT_COLUMNS]))
+    found["bits"] = found["format"].map(_bits())
+    found["gb"] = found["accelerator"].map(hardware.by_accelerator()["memory_gb"])
+    one = (found["accelerators"] == 1) & (found["users"] == 1) & (found["context_tokens"] == CONTEXTS[0])
+    write_whole(SHORT, csv_text(found.loc[one, SHORT_COLUMNS]))
     most = max(sizes, key=lambda name: sizes[name])
     return [
-        f"{folder()}: {len(every):,} answers of {len(sizes)} cards, {sum(sizes.values()) / 1e6:.2g} MB, the "
+        f"{FOLDER}: {len(found):,} answers of {len(sizes)} cards, {sum(sizes.values()) / 1e6:.2g} MB, the "
         f"largest {most}, {sizes[most] / 1e3:.0f} kB"
     ]
 
 
+def short() -> pd.DataFrame:
+    """Return what one user is to expect on one card in the shortest context, made where it is not there."""
+    if not SHORT.exists():
+        main([])
+    return pd.read_csv(SHORT)
+
+
 def stale() -> bool:
     """Return whether the answers are older than what they are made from, or are not there."""
-    made = folder() / SHORT
     package = paths.ROOT / "llm_measured"
     inputs = [*package.rglob("*.csv*"), *package.rglob("*.py"), Path(__file__), Path(cards.__file__)]
     newest = max(file.stat().st_mtime for file in [*inputs, *paths.TABLES.glob("published_*.csv")])
-    return not made.exists() or made.stat().st_mtime < newest
+    return not SHORT.exists() or SHORT.stat().st_mtime < newest
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 import pandas as pd
 
 from bench import headlines, html, paths, site
+from bench.observations import schema, store
 from bench.paths import DATA
-from bench.report import cards, downloads
-from bench.topics import tables
+from bench.report import cards
+from bench.topics import declared, quality
 from bench.topics.humaneval import PROBLEMS
+from llm_measured.core import metrics
 from llm_measured.core.files import write_whole
-from llm_measured.published import schema
+from llm_measured.published import lookup
+from llm_measured.published import schema as published_schema
 
 RESULTS, DICTIONARY = "results.md", "dictionary.md"
 
@@ -26,11 +29,8 @@ def markdown(rows: pd.DataFrame) -> str:
 
 
 def published() -> pd.DataFrame:
-    """The number of each card and each of the models that the page Cards shows, in 4 bits."""
-    found = cards.cells()
-    found = found[(found["bits"] == 4) & found["low"].notna() & found["model"].isin(cards.SHOWN)]
-    numbers = [cards.rate(low, high) for low, high in zip(found["low"], found["high"])]
-    table = found.assign(number=numbers).pivot(index="device", columns="model", values="number")
+    """Return the number of each card and each model that the page Cards shows, in 4 bits, with its mark."""
+    table = cards.numbers().pivot(index="device", columns="model", values="text")
     order = [name for name in cards.devices()["device"] if name in table.index]
     table = table.reindex(index=order, columns=list(cards.SHOWN)).fillna("–")
     return table.rename_axis("card").reset_index()
@@ -51,7 +51,7 @@ def own() -> pd.DataFrame:
             f"problems of {PROBLEMS}": site.or_not_measured(rows["solved"]),
             "perplexity, times the reference's": site.or_not_measured(rows["perplexity_ratio"]),
             "9 × 8 = ?": site.or_not_measured(
-                rows["product"].replace(headlines.NOT_REACHED, "not reached in so many tokens")
+                rows["product"].replace(quality.NOT_REACHED, "not reached in so many tokens")
             ),
             "model": rows["model"],
             "machine": rows["machine"],
@@ -61,13 +61,16 @@ def own() -> pd.DataFrame:
 
 def results() -> str:
     """The text of RESULTS."""
+    ratio, count = lookup.bias(site.published("lookup"))
     return "\n\n".join(
         [
             "# Results",
             "## What others measured: tokens/s of one user, 4 bits",
-            "A number is a row that somebody measured, two where sources lie far apart; – is not measured. "
-            "Every card, with all sources and rows, is on the page *Cards* of the built site; every number "
-            "by source is in `data/tables/published_lookup.csv`.",
+            "A number is a row that somebody measured, two where sources lie far apart, with a star of "
+            "another setup (format, engine or variant), with a ring of "
+            f"{lookup.CROWD} alone, which has {ratio:.2f} times what others measured ({count} cells); – is "
+            "not measured. Every card, with all sources and rows, is on the page *Cards* of the built site; "
+            "every number by source is in `data/tables/published_lookup.csv`.",
             markdown(published()),
             "## What we measured",
             "Means over runs ± 95 %. All weights start from one 4-bit file, which the reference holds in "
@@ -79,8 +82,20 @@ def results() -> str:
 
 def dictionary() -> str:
     """The text of DICTIONARY: the columns of a run's CSV, of each table, then of the published table."""
-    runs = downloads.dictionary().drop(columns="since")
-    others = pd.DataFrame([(c.name, c.type, c.unit, c.meaning) for c in schema.COLUMNS])
+    runs = pd.DataFrame(
+        [
+            (c.name, c.group, c.type, c.stored_unit, c.meaning)
+            for c in (*schema.DECLARED, *schema.FROM_SIDECAR)
+        ],
+        columns="column group type unit meaning".split(),
+    )
+    known, derived = set(runs["column"]), []
+    for name in (each for each in store.load(paths=[]) if each not in known):
+        metric = metrics.METRICS[name]
+        meaning = f"{metric.meaning}: {metric.formula}" if metric.formula else metric.meaning
+        derived.append((name, "derived", "number", metric.stored_unit, meaning))
+    runs = pd.concat([runs, pd.DataFrame(derived, columns=list(runs))])
+    others = pd.DataFrame([(c.name, c.type, c.unit, c.meaning) for c in published_schema.COLUMNS])
     others.columns = ["column", "type", "unit", "meaning"]
     return "\n\n".join(
         [
@@ -92,7 +107,7 @@ def dictionary() -> str:
             "seconds, sizes in bytes. `python -m bench.topics.tables own` makes them of your own runs.",
             *(
                 part
-                for name, columns in tables.dictionary().items()
+                for name, columns in declared.of_tables().items()
                 for part in (f"### `{name}.csv`", markdown(columns))
             ),
             "## Published measurements (`data/observatory/rows/*.csv.gz`)",

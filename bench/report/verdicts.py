@@ -5,11 +5,15 @@ rows = verdicts.of("device", "RTX 4090", "RTX 3090", "RTX 5090")
 verdicts.say(rows)
 """
 
+import re
+
 import pandas as pd
 
 from bench import site
+from bench.html import plural, two
 from bench.report import cards
-from bench.words import plural, two
+
+MOST_CARDS = 4  # that a sentence names
 
 
 def of(kind: str, first: str, *others: str) -> pd.DataFrame:
@@ -49,12 +53,20 @@ def sentence(part: pd.DataFrame, first: str, other: str) -> str:
         )
     if row["grade"] == "was":
         source = "in the one source" if row["sources"] == 1 else f"in each of {row['sources']:.0f} sources"
-        load = f", at {part['users'].iloc[0]} users" if part["users"].iloc[0] else ""
+        users = [int(number) for text in part["users"].dropna() for number in re.findall(r"\d+", str(text))]
+        load = f", at {min(users)} to {max(users):,} users" if users else ""
         return (
             f"**{other} was {row['direction']} than {first}** {source} "
-            f"({plural(row['settings'], 'setting')}): {span}{load}."
+            f"({plural(row['settings'], 'setting')}{_cards(part)}): {span}{load}."
         )
-    return f"**{other} or {first}: cannot be told.** {span} in {counted}."
+    return f"**{other} or {first}: cannot be told.** {span} in {counted}{_cards(part)}."
+
+
+def _cards(part: pd.DataFrame) -> str:
+    """On which cards engines, formats or models were compared, at most MOST_CARDS of them by name."""
+    names = sorted({name for names in part["devices"] for name in names.split(", ") if name})
+    more = f" and {len(names) - MOST_CARDS} more" if len(names) > MOST_CARDS else ""
+    return f", on {', '.join(names[:MOST_CARDS])}{more}" if names else ""
 
 
 def _span(ratios: pd.Series) -> str:
@@ -63,31 +75,17 @@ def _span(ratios: pd.Series) -> str:
 
 
 def kept(what: str, *levels: str) -> pd.DataFrame:
-    """Return a row per source, level and kind of machine of data/tables/published_costs.csv: kept (the median
-    of its settings), least, most, settings and a label; of the `levels` in this order, or of all."""
+    """Return a row per level and kind of machine of data/tables/published_costs.csv: kept, least and most
+    (median and quartiles of its n cards and models, each measured), the median in words, and a label; of the
+    `levels` in this order."""
     table = site.published("costs")
-    table = table[table["what"] == what]
-    table = table[table["level"].isin(levels)] if levels else table
-    table = table.assign(kind=table["device"].map(cards.group))
-    keys = ["level", "kind", "source", "engine"]
-    rows = table.groupby(keys).agg(
-        kept=("kept", "median"), least=("least", "min"), most=("most", "max"), settings=("settings", "sum"),
-        devices=("device", _first_of),
-    )  # fmt: skip
-    rows = rows.reset_index()
-    order = rows["level"].map({level: place for place, level in enumerate(levels)})
-    rows = rows.assign(order=order).sort_values(["order", "kind", "kept"], ignore_index=True)
-    label = rows["devices"] + ", " + rows["source"]
-    twice = label.groupby([rows["level"], label]).transform("size") > 1
-    return rows.assign(label=label.mask(twice, label + ", " + rows["engine"]))
-
-
-def _first_of(devices: pd.Series) -> str:
-    """The one device, or how many there are."""
-    names = sorted(set(devices))
-    return names[0] if len(names) == 1 else f"{len(names)} devices"
-
-
-def span(rows: pd.DataFrame, column: str = "kept", factor: float = 1.0) -> str:
-    """Return the smallest and the largest value of a column in words: `0.8 to 1.2`."""
-    return _span(rows[column] * factor)
+    table = table[(table["what"] == what) & table["level"].isin(levels)]
+    by_kind = table.groupby(["level", table["device"].map(cards.group).rename("kind")])
+    rows = by_kind["kept"].quantile([0.25, 0.5, 0.75]).unstack()
+    rows = rows.set_axis(["least", "kept", "most"], axis=1).assign(n=by_kind.size()).reset_index()
+    rows["order"] = rows["level"].map(levels.index)
+    rows = rows.sort_values(["order", "kind"], ignore_index=True)
+    level = (rows["level"] + ", ") if len(levels) > 1 else ""
+    rows["label"] = level + rows["kind"] + " (" + rows["n"].astype(str) + ")"
+    rows["said"] = rows["kind"] + " " + rows["kept"].map(two) + rows["n"].map(" (n = {})".format)
+    return rows

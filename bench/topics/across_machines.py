@@ -4,8 +4,6 @@ Runs of different machines are never pooled, and neither are their ratios: hosts
 types do not. A row per pair and machine says on how many of them, and on which, one is slower.
 """
 
-import itertools
-
 import pandas as pd
 
 from bench.observations import derived
@@ -43,17 +41,14 @@ def table(requests: pd.DataFrame) -> pd.DataFrame:
     labels = {
         tuple(rows[machines.MACHINE].iloc[0]): label for label, rows in machines.labelled(requests, False)
     }
-    fitted = estimates.fit(runs, latency.VERSIONED, RATE)
-    names, places = [], []
-    every = fitted.table.assign(place=range(len(fitted.table))).sort_values([*KEYS])
-    for key, own in every.groupby([*MODEL, *machines.MACHINE], sort=True):
-        for first, second in itertools.combinations(own.to_dict("records"), 2):
-            names.append(
-                (*key[:2], *(first[k] for k in KEYS), *(second[k] for k in KEYS), labels[key[2:]], *key[2:])
-            )
-            places.append((first["place"], second["place"]))
-    pairs = pd.DataFrame(names, columns=columns[: -1 - len(estimates.RATIO)])
-    pairs = pairs.join(fitted.pairs(places)[estimates.RATIO])
-    pairs["machines"] = pairs.groupby([*MODEL, *KEYS, *THAN])["host"].transform("size").astype(int)
+    fitted, same = estimates.fit(runs, latency.VERSIONED, RATE), [*MODEL, *machines.MACHINE]
+    first = fitted.table[[*same, *KEYS]].reset_index(names="place").sort_values(KEYS, ignore_index=True)
+    first = first.assign(rank=first.index)
+    second = first.rename(columns={name: f"than_{name}" for name in [*KEYS, "place", "rank"]})
+    pairs = first.merge(second, on=same).query("rank < than_rank").reset_index(drop=True)
+    pairs = pairs.join(fitted.pairs(pairs[["place", "than_place"]].to_numpy()))
+    pairs["machine"] = [labels[key] for key in pairs[machines.MACHINE].itertuples(index=False, name=None)]
+    pairs["machines"] = pairs.groupby([*MODEL, *KEYS, *THAN])["host"].transform("size")
     order = ["machines", *MODEL, *KEYS, *THAN, "machine"]
-    return pairs.sort_values(order, ascending=[False, *(True for _ in order[1:])], ignore_index=True)
+    ascending = [False, *(True for _ in order[1:])]
+    return pairs.sort_values(order, ascending=ascending, ignore_index=True)[columns]

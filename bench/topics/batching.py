@@ -1,4 +1,4 @@
-"""Batching: the sweeps of batching.ipynb, and what longer prompts cost in them.
+"""Batching: the sweeps of batching.ipynb, what longer prompts cost in them, and what they leave of the pace.
 
 Sizes in bytes, times in seconds. A sweep is `derived.batches` of the experiment `batching` on the machine in
 focus.
@@ -6,12 +6,14 @@ focus.
 
 import pandas as pd
 
+from bench import inputs
 from bench.observations import derived, schema
-from bench.topics import adjusted, estimates, machines
+from bench.topics import estimates, machines
 
 # The published rule of thumb: 512 more input tokens cost less than 8 more output tokens.
 MORE_INPUT, MORE_OUTPUT = 512, 8
 INTERVALS = "output_tokens_per_s", "ttft_s", "tpot_s"
+PREDICTED = ["backend", "option", "model", "gpu", "prompt_tokens"]  # what a row of the predictions is of
 
 
 def of_runs(rows: pd.DataFrame) -> pd.DataFrame:
@@ -35,7 +37,7 @@ def sweeps(requests: pd.DataFrame) -> pd.DataFrame:
     """Return the batches that came whole in the sweeps on the default machine, most tokens/s first.
 
     One row per configuration and shape of a batch; columns of `of_runs`, means over runs (itl_max_s: the
-    longest gap of any run), runs; of INTERVALS the means of that shape (`adjusted.means`) and
+    longest gap of any run), runs; of INTERVALS the means of that shape (`estimates.by_condition`) and
     `<name>_interval`, half the width of their 95 % intervals; gain: tokens/s over those of the same run's
     batch of one request of these lengths, the mean over runs.
     """
@@ -51,9 +53,8 @@ def sweeps(requests: pd.DataFrame) -> pd.DataFrame:
     grouped = each.groupby([*schema.CONFIGURATION, "arithmetic", *schema.SHAPE], as_index=False, sort=True)
     table = grouped.agg(**how, runs=("run_id", "nunique"))
     for metric in INTERVALS:
-        found = adjusted.means(every, schema.CONFIGURATION, metric, schema.SHAPE)
-        named = found[[*own, "mean", "half"]].set_axis([*own, metric, f"{metric}_interval"], axis=1)
-        table = table.merge(named, "left", own)
+        found = estimates.by_condition(every, schema.CONFIGURATION, metric, schema.SHAPE)
+        table = table.merge(found, "left", own)
     return table.sort_values("output_tokens_per_s", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -82,3 +83,28 @@ def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
     ratio = estimates.within_runs(each, keys, "cost").rename(columns={"mean": "ratio"})
     table = table.merge(ratio[[*keys, "ratio", "low", "high", "runs"]], on=keys)
     return table.sort_values("ratio", kind="stable", ignore_index=True)
+
+
+def context(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return what longer prompts leave of one user's pace (experiment `context`), on every machine.
+
+    One row per configuration and prompt length; columns runs, ttft_s, tpot_s and output_tokens_per_s with
+    their `_interval` (as `sweeps`), peak_memory_bytes (mean over runs), prompt_tokens_per_s (prompt tokens
+    over TTFT), decode_tokens_per_s (after the first), kept (TPOT after the shortest prompt over that after
+    this one, inside a run: mean over runs, kept_interval), and what data/context_predictions.csv predicted.
+    """
+    each = of_runs(machines.every(requests, "context"))
+    keys = [*schema.CONFIGURATION, "prompt_tokens", "max_new_tokens"]
+    shortest = each.sort_values("prompt_tokens").groupby("run_id")["tpot_s"].first()
+    each = each.assign(kept=each["run_id"].map(shortest) / each["tpot_s"])
+    table = estimates.half_widths(estimates.within_runs(each, keys, "kept"), "kept")
+    memory = each.groupby(keys, as_index=False)["peak_memory_bytes"].mean()
+    table = table.merge(memory, "left", keys)
+    for metric in INTERVALS:
+        found = estimates.by_condition(each, schema.CONFIGURATION, metric, keys[-2:])
+        table = table.merge(found, "left", keys)
+    table = table.assign(
+        prompt_tokens_per_s=table["prompt_tokens"] / table["ttft_s"],
+        decode_tokens_per_s=1 / table["tpot_s"],
+    )
+    return table.merge(inputs.table("context_predictions"), "left", PREDICTED)

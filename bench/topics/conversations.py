@@ -71,10 +71,8 @@ def table(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def turns_table(requests: pd.DataFrame) -> pd.DataFrame:
-    """Return `by_turn` of the default machine, the interval of TTFT as half its width."""
-    rows = by_turn(machines.on_default_machine(requests, EXPERIMENT))
-    half = (rows["ttft_high"] - rows["ttft_low"]) / 2
-    return rows.drop(columns=["ttft_low", "ttft_high"]).assign(ttft_p50_s_interval=half)
+    """Return `by_turn` of the default machine."""
+    return by_turn(machines.on_default_machine(requests, EXPERIMENT))
 
 
 def _level(rows, slo):
@@ -143,17 +141,13 @@ def turns(requests: pd.DataFrame) -> pd.DataFrame:
 
 def by_turn(requests: pd.DataFrame) -> pd.DataFrame:
     """`turns` over runs: one row per configuration, level and turn; columns CURVE, LEVEL, turn, runs,
-    requests, ttft_p50_s (mean over runs of medians) with ttft_low and ttft_high (interval, NaN for one run),
-    by_tokens."""
+    requests, ttft_p50_s (mean over runs of medians), by_tokens, ttft_p50_s_interval (half the width of the
+    95 % interval, NaN for one run)."""
     each, keys = turns(requests), [*CURVE, *LEVEL, "turn"]
-    found = []
-    for key, own in each.sort_values("started").groupby(keys, dropna=False, sort=True):
-        middle, low, high = estimates.mean_interval(own["ttft_p50_s"])
-        row = dict(zip(keys, key)) | {"runs": len(own), "requests": int(own["requests"].sum())}
-        row |= {"ttft_p50_s": middle, "ttft_low": low, "ttft_high": high}
-        found.append(row | {"by_tokens": own["by_tokens"].mean()})
-    names = ["runs", "requests", "ttft_p50_s", "ttft_low", "ttft_high", "by_tokens"]
-    return pd.DataFrame(found, columns=[*keys, *names])
+    found = estimates.half_widths(estimates.within_runs(each, keys, "ttft_p50_s"), "ttft_p50_s")
+    sums = each.groupby(keys, dropna=False, sort=True).agg({"requests": "sum", "by_tokens": "mean"})
+    found = found.assign(**sums.reset_index(drop=True))
+    return found[[*keys, "runs", "requests", "ttft_p50_s", "by_tokens", "ttft_p50_s_interval"]]
 
 
 def pairs(requests: pd.DataFrame) -> pd.DataFrame:

@@ -29,9 +29,10 @@ ALIKE = ["alike", "answers"]
 
 
 def table(requests: pd.DataFrame) -> pd.DataFrame:
-    """Return `beside_plain` of the latency study and of `sizes` (column experiment), the largest gain
-    first."""
+    """Return `beside_plain` of the latency study, of `sizes`, and of `drafts`, which asks problems of
+    HumanEval (column experiment), the largest gain first."""
     forms = {"latency": requests, "sizes": latency.of_sizes(requests)}
+    forms["drafts"] = requests[requests["experiment"] == "drafts"].assign(experiment="latency")
     parts = [beside_plain(rows).assign(experiment=name) for name, rows in forms.items()]
     every = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
     return every.sort_values("ratio", ascending=False, kind="stable", ignore_index=True)
@@ -55,8 +56,7 @@ def beside_plain(requests: pd.DataFrame) -> pd.DataFrame:
         own = tuple(row[name] for name in latency.VERSIONED)
         other = tuple({**row, "option": row["plain"]}[name] for name in latency.VERSIONED)
         if other in fitted.places:
-            (ratio,) = fitted.pairs([(fitted.place(own), fitted.place(other))]).to_dict("records")
-            found.append(row | ratio | dict(zip(ALIKE, _alike(rows, own, other))))
+            found.append(row | fitted.compare(own, other) | dict(zip(ALIKE, _alike(rows, own, other))))
     names = [*latency.VERSIONED, "plain", "acceptance_rate", *estimates.RATIO, *ALIKE]
     return pd.DataFrame(found, columns=names)
 

@@ -1,22 +1,16 @@
 """Which configuration is faster, and by how much: one regression of log(metric) for all machines.
 
-Some hours are slower than others. A *cell* is a configuration in a measuring session (runs of one host
-without a gap of an hour): the mean of log(metric) over its runs. The regression of the cells has a fixed
-effect of each configuration on each host and a random one of each session. The scatter between runs is each
-host's own, shrunk to the pooled one (`scatter`). Then it is generalised least squares, `statsmodels` GLS;
-pages/_regression.qmd has the same numbers from ten lines of statsmodels.
+Some hours are slower than others. The regression has a fixed effect of each configuration on each host and a
+random one of each measuring session (runs of one host without a gap of an hour). The scatter between runs is
+the host's times the option's, each shrunk to the common one (`scatter`). Then it is generalised least
+squares, `statsmodels` GLS; pages/_regression.qmd has the same numbers from lines of statsmodels and scipy.
 
 Of two configurations that were measured in one session, the session's part cancels, and Student's t has the
-degrees of freedom of the host's scatter. Of two that never met it does not: their interval contains the
-sessions' variance twice, and t has the degrees of freedom of that variance. `bench.topics.proof` counts how
-often both hold.
+degrees of freedom of the scatter that is known less well: what the two share counts once. Of two that never
+met it does not: their interval has the sessions' variance twice, and t the degrees of freedom of that one.
+`bench.topics.proof` counts how often options differ from themselves.
 
-Give `fit` the runs of *all* machines, and choose rows afterwards:
-
-    model = estimates.fit(latency.runs(requests), latency.VERSIONED, "ttft_s")
-    model.means()                                   # every configuration with its interval
-    model.compare(first, second, False)             # ratio, low, high, p, verdict; False: less is better
-    estimates.mean_interval([3.41, 3.33, 4.04])     # a gain inside a run: mean and t over runs, no model
+Give `fit` the runs of *all* machines, and choose rows afterwards.
 """
 
 from __future__ import annotations
@@ -29,8 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
-from scipy.sparse.csgraph import connected_components
+from scipy import optimize, stats
 
 from bench.observations.peaks import measuring_sessions
 from llm_measured.core.confidence import holm
@@ -43,6 +36,7 @@ FAILED, NOT_JUDGED, NO_VALUE = "failed requests", "not judged", "no value"
 RATIO = ["ratio", "low", "high", "p", "degrees_of_freedom", "verdict", "runs", "baseline_runs"]
 MEANS = ["mean", "low", "high", "runs", "measuring_sessions", "least", "most", "note"]
 RANK = [*MEANS, "may_be_best", "reason"]
+OPTION = ["backend", "option"]
 # Runs that scatter by less, in logarithms, are equal: figures are stored with about so many digits.
 EXACT = 1e-9
 
@@ -52,10 +46,10 @@ class Fit:
     """Estimates of the configurations of all machines.
 
     `keys` (columns that name a configuration and its host), `table` (a row per configuration: keys, runs,
-    measuring_sessions, least and most of its runs in the metric's unit), `effects` and `covariance` (of the
-    logs of their means; NaN where no run was repeated), `met` (whether two shared a measuring session),
-    `hosts` (a row per host: variance between runs and freedom, both shrunk: `scatter`), `session` (variance
-    of the sessions; NaN where none was repeated) and its degrees of freedom.
+    measuring_sessions, least and most of its runs in the metric's unit, variance between its runs and the
+    degrees of freedom of that), `effects` and `covariance` (of the logs of their means; NaN where no run was
+    repeated), `met` (whether two shared a measuring session), `session` (variance of the sessions; NaN where
+    none was repeated) and its degrees of freedom.
     """
 
     keys: list[str]
@@ -63,7 +57,6 @@ class Fit:
     effects: np.ndarray
     covariance: np.ndarray
     met: np.ndarray
-    hosts: pd.DataFrame
     session: float
     session_freedom: int
 
@@ -72,13 +65,6 @@ class Fit:
         """The row in `table` of each configuration, a tuple of `keys`."""
         return {tuple(row): place for place, row in enumerate(self.table[self.keys].to_numpy(dtype=object))}
 
-    def place(self, key: Sequence) -> int:
-        """Return the row in `table` of the configuration `key`; KeyError where it has no run."""
-        if tuple(key) not in self.places:
-            known = ", ".join(" ".join(map(str, name)) for name in self.places)
-            raise KeyError(f"No run of {tuple(key)}: take one of {known}.")
-        return self.places[tuple(key)]
-
     def means(self) -> pd.DataFrame:
         """Return a row per configuration: keys and MEANS, geometric means in the metric's unit.
 
@@ -86,8 +72,7 @@ class Fit:
         the mean lies outside the range of the configuration's own runs.
         """
         table, mean = self.table, np.exp(self.effects)
-        freedom = self.hosts["freedom"].reindex(table["host"]).to_numpy()
-        half = _quantile(freedom) * np.sqrt(np.diag(self.covariance))
+        half = _quantile(table["freedom"]) * np.sqrt(np.diag(self.covariance))
         notes = {
             ONE_RUN: table["runs"] == 1,
             ONE_SESSION: (table["runs"] > 1) & (table["measuring_sessions"] == 1),
@@ -97,157 +82,131 @@ class Fit:
         found = {"mean": mean, "low": np.exp(self.effects - half), "high": np.exp(self.effects + half)}
         return table.assign(**found, note=note)[[*self.keys, *MEANS]]
 
-    def pairs(self, pairs: Sequence[tuple[int, int]], higher_is_better: bool = True) -> pd.DataFrame:
+    def pairs(self, pairs: Sequence[tuple[int, int]]) -> pd.DataFrame:
         """Return the mean of the first of each of `pairs` (rows of `table`, of one host) over the second's.
 
-        A row per pair; columns first, second and RATIO. Interval and p are empty, and the verdict says why,
-        where no run was repeated, where the two never met and no session was repeated, or on two hosts.
+        A row per pair, columns RATIO. Interval and p are empty, and the verdict says why, where no run was
+        repeated, where the two never met and no session was repeated, or on two hosts.
         """
-        table = pd.DataFrame(list(pairs), columns=["first", "second"], dtype=int)
-        i, j = table["first"].to_numpy(), table["second"].to_numpy()
-        host, covariance = self.table["host"].to_numpy(), self.covariance
+        i, j = np.array(list(pairs), dtype=int).reshape(-1, 2).T
+        host, runs = self.table["host"].to_numpy(), self.table["runs"].to_numpy()
+        covariance, own = self.covariance, self.table["freedom"].to_numpy()
         error = np.sqrt(np.maximum(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j], 0))
-        own = self.hosts["freedom"].reindex(host[i]).to_numpy()
-        freedom = np.where(self.met[i, j], own, self.session_freedom)
+        freedom = np.where(self.met[i, j], np.minimum(own[i], own[j]), self.session_freedom)
         comparable = (host[i] == host[j]) & (self.met[i, j] | (self.session_freedom > 0))
         difference = np.where(comparable, self.effects[i] - self.effects[j], math.nan)
         half = np.where(comparable, _quantile(freedom) * error, math.nan)
         low, high = np.exp(difference - half), np.exp(difference + half)
-        above, below = (low > 1, high < 1) if higher_is_better else (high < 1, low > 1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            p = 2 * stats.t.sf(np.abs(difference) / error, np.maximum(freedom, 1))
+            p = 2 * stats.t.sf(np.abs(difference) / error, freedom)
         verdict = np.select(
-            [~comparable, np.isnan(half), above, below], [NEVER_MET, ONE_EACH, FASTER, SLOWER], default=EQUAL
+            [~comparable, np.isnan(half), low > 1, high < 1],
+            [NEVER_MET, ONE_EACH, FASTER, SLOWER],
+            default=EQUAL,
         )
-        runs = self.table["runs"].to_numpy()
-        return table.assign(
-            ratio=np.exp(difference), low=low, high=high, p=p,
-            degrees_of_freedom=np.where(np.isnan(half), math.nan, freedom),
-            verdict=verdict, runs=runs[i], baseline_runs=runs[j],
-        )  # fmt: skip
+        known = np.where(np.isnan(half), math.nan, freedom)
+        columns = np.exp(difference), low, high, p, known, verdict, runs[i], runs[j]
+        return pd.DataFrame(dict(zip(RATIO, columns)))
 
-    def compare(self, first: Sequence, second: Sequence, higher_is_better: bool = True) -> dict:
+    def compare(self, first: Sequence, second: Sequence) -> dict:
         """Return RATIO of two configurations named by their `keys`; KeyError where one has no run."""
-        pair = self.place(first), self.place(second)
-        return self.pairs([pair], higher_is_better)[RATIO].iloc[0].to_dict()
+        return self.pairs([(self.places[tuple(first)], self.places[tuple(second)])]).iloc[0].to_dict()
 
 
-def _quantile(freedom: np.ndarray) -> np.ndarray:
+def _quantile(freedom: np.ndarray | pd.Series) -> np.ndarray:
     """Student's two-sided quantile of CONFIDENCE; NaN without degrees of freedom."""
-    return np.where(freedom > 0, stats.t.ppf((1 + CONFIDENCE) / 2, np.maximum(freedom, 1)), math.nan)
-
-
-def cells(runs: pd.DataFrame, keys: Sequence[str], metric: str) -> pd.DataFrame:
-    """Return a row per configuration (`keys`) and measuring session: mean log(`metric`), runs.
-
-    `runs`: one row per run with host, started, and ended where it is known; rows without a value are left
-    out. Columns keys, measuring_session, mean, squares (about the mean), runs, least, most. ValueError where
-    `keys` lack the host or a figure is not above zero.
-    """
-    if "host" not in keys:
-        raise ValueError(f"Runs of several hosts are never pooled: add host to the keys {list(keys)}.")
-    runs = runs[runs[metric].notna()]
-    if (runs[metric] <= 0).any():
-        raise ValueError(f"{metric} is not above zero in some runs: leave out runs without an answer.")
-    runs = runs.assign(measuring_session=measuring_sessions(runs), log=np.log(runs[metric].astype(float)))
-    table = runs.groupby([*keys, "measuring_session"], dropna=False, sort=True).agg(
-        mean=("log", "mean"), variance=("log", "var"), runs=("log", "size"),
-        least=(metric, "min"), most=(metric, "max"),
-    )  # fmt: skip
-    squares = table.pop("variance").fillna(0) * (table["runs"] - 1)
-    return table.assign(squares=squares).reset_index()
+    return stats.t.ppf((1 + CONFIDENCE) / 2, freedom)
 
 
 def fit(runs: pd.DataFrame, keys: Sequence[str], metric: str) -> Fit:
-    """Fit the regression of log(`metric`) to `runs` of all machines; ValueError as `cells` has it."""
-    return fit_cells(cells(runs, keys, metric), keys)
+    """Fit the regression of log(`metric`) to `runs` of all machines; a warning of statsmodels is an error.
 
-
-def fit_cells(table: pd.DataFrame, keys: Sequence[str]) -> Fit:
-    """Fit the regression to the rows of `cells`; a warning of statsmodels is an error."""
+    `runs`: a row per run with host, OPTION, started, and ended where it is known, or measuring_session; rows
+    without a value are left out. ValueError where `keys` lack the host or a figure is not above zero.
+    """
     # Not statsmodels.api, whose import takes four times as long.
     from statsmodels.regression.linear_model import GLS
 
-    keys, mean, runs = list(keys), table["mean"].to_numpy(), table["runs"].to_numpy()
-    configuration = table.groupby(keys, dropna=False, sort=False).ngroup()
-    x = pd.get_dummies(configuration, dtype=float).to_numpy()
-    s = pd.get_dummies(table["measuring_session"], dtype=float).to_numpy()
-    by_configuration = table.groupby(configuration)
-    every = table.loc[~configuration.duplicated(), keys].reset_index(drop=True).assign(
-        runs=by_configuration["runs"].sum(), measuring_sessions=by_configuration.size(),
-        least=by_configuration["least"].min(), most=by_configuration["most"].max(),
-    )  # fmt: skip
-    met = (x.T @ s) @ (s.T @ x) > 0
-    # A session's effect is free as far as configurations connect it with another one of its chain.
-    chains = connected_components((s.T @ x) @ (x.T @ s))[0] if len(table) else 0
-    session_freedom = s.shape[1] - chains
+    if "host" not in keys:
+        raise ValueError(f"Runs of several hosts are never pooled: add host to the keys {list(keys)}.")
+    runs, keys = runs[runs[metric].notna()].reset_index(drop=True), list(keys)
+    if (runs[metric] <= 0).any():
+        raise ValueError(f"{metric} is not above zero in some runs: leave out runs without an answer.")
+    if "measuring_session" not in runs:
+        runs = runs.assign(measuring_session=measuring_sessions(runs))
+    log, grouped = np.log(runs[metric].to_numpy(dtype=float)), runs.groupby(keys, dropna=False)
+    x = pd.get_dummies(grouped.ngroup(), dtype=float).to_numpy()
+    s = pd.get_dummies(runs["measuring_session"], dtype=float).to_numpy()
+    both, met = np.hstack([x, s]), (x.T @ s) @ (s.T @ x) > 0
+    runs = runs.join(scatter(runs, log, both))
+    table = runs.groupby(keys, dropna=False).agg(
+        runs=("host", "size"), measuring_sessions=("measuring_session", "nunique"), least=(metric, "min"),
+        most=(metric, "max"), variance=("variance", "first"), freedom=("freedom", "first"),
+    ).reset_index()  # fmt: skip
+    if table["variance"].isna().all():
+        effects, unknown = x.T @ log / x.sum(axis=0), np.full((len(table), len(table)), math.nan)
+        return Fit(keys, table, effects, unknown, met, math.nan, 0)
+    variance, session = runs["variance"].to_numpy(), math.nan
+    session_freedom = int(np.linalg.matrix_rank(both)) - x.shape[1]
+    if session_freedom:
+        # Henderson's method 3: sums of squares that sessions explain, and their expectation (Searle, Casella
+        # and McCulloch, Variance Components, 1992, chapter 5).
+        alone = (_residuals(np.column_stack([log, s]), x, 1 / variance)[0] ** 2).sum(axis=0)
+        explained = alone[0] - (_residuals(log, both, 1 / variance)[0] ** 2).sum()
+        session = max((explained - session_freedom) / alone[1:].sum(), 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        hosts = scatter(table, x, s)
-        if not (hosts["freedom"] > 0).any():
-            effects = by_configuration["mean"].mean().to_numpy()
-            unknown = np.full((len(every), len(every)), math.nan)
-            return Fit(keys, every, effects, unknown, met, hosts, math.nan, 0)
-        variance = hosts["variance"].reindex(table["host"]).to_numpy() / runs
-        session = math.nan
-        if session_freedom:
-            # Henderson's method 3: sums of squares that sessions explain, and their expectation (Searle,
-            # Casella and McCulloch, Variance Components, 1992, chapter 5).
-            weights = 1 / variance
-            both = np.column_stack([mean, s])
-            apart = both - x @ ((x.T * weights) @ both / (x.T @ weights)[:, None])
-            left = weights @ apart**2  # by configurations alone: of the means, then of each session
-            explained = left[0] - _left(mean, np.hstack([x, s]), weights)
-            session = max((explained - session_freedom) / left[1:].sum(), 0.0)
-        between = np.nan_to_num(session)
-        model = GLS(mean, x, sigma=np.diag(variance) + between * s @ s.T).fit()
+        model = GLS(log, x, sigma=np.diag(variance) + np.nan_to_num(session) * s @ s.T).fit()
     covariance = np.asarray(model.normalized_cov_params)
-    return Fit(keys, every, np.asarray(model.params), covariance, met, hosts, session, session_freedom)
+    return Fit(keys, table, np.asarray(model.params), covariance, met, session, session_freedom)
 
 
-def _left(mean: np.ndarray, design: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted sum of squares that `design` leaves, of whatever rank it is."""
+def _residuals(values: np.ndarray, design: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what least squares of `weights` leave, times their root, and the leverage of each row."""
     root = np.sqrt(weights)
-    effects = np.linalg.lstsq(root[:, None] * design, root * mean)[0]
-    return float(weights @ (mean - design @ effects) ** 2)
+    hat = (root[:, None] * design) @ np.linalg.pinv(root[:, None] * design, rcond=1e-10)
+    return (root * values.T).T - hat @ (root * values.T).T, np.diag(hat)
 
 
-def scatter(table: pd.DataFrame, x: np.ndarray, s: np.ndarray) -> pd.DataFrame:
-    """Return the variance between runs of each host of `cells`, shrunk to the pooled one, and its freedom.
+def scatter(runs: pd.DataFrame, log: np.ndarray, design: np.ndarray) -> pd.DataFrame:
+    """Return the variance of each of `runs` and its degrees of freedom.
 
-    A host's own variance is that of its runs about the effects of its configurations `x` and sessions `s`.
-    How much hosts differ is the variance of its logarithm in a random-effects meta-analysis; the pooled one
-    counts as so many degrees of freedom as would scatter alike (Smyth, Statistical Applications in Genetics
-    and Molecular Biology 3, 2004; the first term of its trigamma function). Rows host; columns freedom (at
-    most that of all hosts together), own and variance.
+    It is that of the host times that of the option (on all hosts, in units of theirs), each `shrunk`; the
+    freedom is the option's. Squares are those about the effects of `design`, in which a run counts as one
+    less its leverage (Horn, Horn and Duncan, Journal of the American Statistical Association 70, 1975).
     """
-    from statsmodels.stats.meta_analysis import combine_effects
+    left, leverage = _residuals(log, design, np.ones(len(log)))
+    rows = runs[["host", *OPTION]].assign(squares=left**2, freedom=1 - leverage)
+    hosts = shrunk(rows.groupby("host")[["squares", "freedom"]].sum())
+    host = hosts["variance"].reindex(runs["host"]).to_numpy()
+    rows["squares"] /= host
+    rows = rows[OPTION].join(shrunk(rows.groupby(OPTION)[["squares", "freedom"]].sum()), on=OPTION)
+    return rows.assign(variance=rows["variance"] * host)[["variance", "freedom"]]
 
-    rows = {}
-    for host, own in table.groupby("host", sort=True):
-        runs, own_x, own_s = own["runs"].to_numpy(), x[own.index], s[own.index]
-        own_x, own_s = own_x[:, own_x.any(axis=0)], own_s[:, own_s.any(axis=0)]
-        chains = connected_components((own_s.T @ own_x) @ (own_x.T @ own_s))[0]
-        freedom = int(runs.sum()) - (own_x.shape[1] + own_s.shape[1] - chains)
-        left = _left(own["mean"].to_numpy(), np.hstack([own_x, own_s]), runs) + own["squares"].sum()
-        rows[host] = freedom, max(left / freedom, EXACT**2) if freedom else math.nan
-    hosts = pd.DataFrame.from_dict(rows, orient="index", columns=["freedom", "own"], dtype=float)
-    known, differ = hosts[hosts["freedom"] > 0], 0.0
-    if known.empty:
-        return hosts.assign(variance=math.nan)
-    if len(known) > 1:
-        logs, errors = np.log(known["own"].to_numpy()), 2 / known["freedom"].to_numpy()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of hosts that are exactly alike, which do not differ
-            differ = combine_effects(logs, errors, method_re="iterated").tau2
-        differ = max(float(np.nan_to_num(differ)), 0.0)
-    pooled = (known["freedom"] * known["own"]).sum() / known["freedom"].sum()
-    prior = 2 / differ if differ > 0 else math.inf
-    weight = 1 / (1 + hosts["freedom"] * differ / 2)
-    return hosts.assign(
-        variance=weight * pooled + (1 - weight) * hosts["own"].fillna(0),
-        freedom=np.minimum(hosts["freedom"] + prior, hosts["freedom"].sum()),
-    )
+
+def shrunk(groups: pd.DataFrame) -> pd.DataFrame:
+    """Return the variance of each group (columns squares, freedom) shrunk to the common one, and its freedom.
+
+    Variances over the common one are distributed as F(freedom, prior); both by maximum likelihood. The common
+    one then counts as `prior` runs (Smyth, Statistical Applications in Genetics and Molecular Biology 3,
+    2004), and no group has more freedom than all together.
+    """
+    squares, freedom = groups["squares"].to_numpy(), groups["freedom"].to_numpy()
+    known, total = freedom > EXACT, max(freedom.sum(), 1.0)
+    if not known.any():
+        return groups.assign(variance=math.nan, freedom=0.0)[["variance", "freedom"]]
+    own, of = np.maximum(squares[known] / freedom[known], EXACT**2), freedom[known]
+
+    def unlikely(logs: np.ndarray) -> float:
+        prior, common = np.exp(logs)
+        return -stats.f.logpdf(own, of, prior, scale=common).sum()
+
+    start, bounds = [math.log(min(4, total)), np.log(own).mean()], [(0, math.log(total)), (None, None)]
+    prior, common = np.exp(optimize.minimize(unlikely, start, method="Nelder-Mead", bounds=bounds).x)
+    variance = (squares + prior * common) / (freedom + prior)
+    return groups.assign(variance=variance, freedom=np.minimum(freedom + prior, total))[
+        ["variance", "freedom"]
+    ]
 
 
 def rank(
@@ -260,25 +219,39 @@ def rank(
     compared (failed requests: column `failed`; a run whose tokens memory did not allow to check: column
     `not_judged`; no value; no repeated run; never met the others). `model`: `fit` of all machines' runs.
     """
-    keys = list(keys)
-    table = runs.groupby(keys, as_index=False, dropna=False).agg(
+    table = runs.groupby(list(keys), as_index=False, dropna=False).agg(
         failed=("failed", "sum"), not_judged=("not_judged", "max")
     )
-    table = table.merge(model.means().assign(place=range(len(model.table))), "left", keys)
+    table = table.merge(model.means().assign(place=range(len(model.table))), "left", list(keys))
     table["runs"] = table["runs"].fillna(0).astype(int)
     conditions = [table["failed"] > 0, table["not_judged"] != "", table["runs"] == 0, table["low"].isna()]
     table["reason"] = np.select(conditions, [FAILED, NOT_JUDGED, NO_VALUE, ONE_EACH], default="")
     table = table.assign(excluded=table["reason"] != "", may_be_best=False)
     ascending = [True, not higher_is_better, *(True for _ in keys)]
     table = table.sort_values(["excluded", "mean", *keys], ascending=ascending, ignore_index=True)
-    ranked = table.index[~table["excluded"]]
-    if len(ranked):
-        first = int(table["place"].iloc[0])
-        p = model.pairs([(first, int(place)) for place in table.loc[ranked[1:], "place"]])["p"].to_numpy()
-        table.loc[ranked[1:][np.isnan(p)], "reason"] = NEVER_MET
-        table.loc[ranked, "may_be_best"] = np.r_[True, holm(p) >= 1 - CONFIDENCE]
-    order = (table["reason"] != "").sort_values(kind="stable").index
-    return table.loc[order, [*keys, *RANK]].reset_index(drop=True)
+    places = table.loc[~table["excluded"], "place"].astype(int)
+    p = model.pairs([(places.iloc[0], place) for place in places[1:]])["p"]
+    table.loc[places.index[1:][p.isna()], "reason"] = NEVER_MET
+    table.loc[places.index, "may_be_best"] = [True, *(holm(p) >= 1 - CONFIDENCE)][: len(places)]
+    return table.sort_values("reason", key=lambda reasons: reasons != "", kind="stable", ignore_index=True)[
+        [*keys, *RANK]
+    ]
+
+
+def by_condition(
+    runs: pd.DataFrame, keys: Sequence[str], metric: str, conditions: Sequence[str]
+) -> pd.DataFrame:
+    """Return `Fit.means` where an experiment has `conditions` (levels of load, shapes of a batch), of each a
+    regression of its own.
+
+    Columns conditions, keys, `metric` and `<metric>_interval`, half the width of the 95 % interval. A figure
+    that is not above zero has no logarithm and is left out.
+    """
+    names = [*conditions, *keys]
+    known = runs[runs[metric] > 0].groupby(list(conditions), dropna=False)
+    parts = [fit(own, names, metric).means() for _, own in known]
+    table = pd.concat(parts) if parts else pd.DataFrame(columns=[*names, *MEANS])
+    return half_widths(table[[*names, "mean", "low", "high"]], metric)
 
 
 def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> tuple[float, float, float]:
@@ -286,17 +259,9 @@ def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> tuple[flo
 
     The interval is NaN for one run, all three are for none. Runs without a value are left out.
     """
-    known = np.asarray(values, dtype=float)
-    known = known[~np.isnan(known)]
-    if len(known) < 2:
-        return (float(known[0]) if len(known) else math.nan), math.nan, math.nan
-    from statsmodels.stats.weightstats import DescrStatsW
-
-    sample = DescrStatsW(known)
-    if sample.std == 0:
-        return float(known[0]), float(known[0]), float(known[0])
-    low, high = sample.tconfint_mean(1 - CONFIDENCE)
-    return float(sample.mean), float(low), float(high)
+    known = pd.Series(values, dtype=float).dropna()
+    mean, half = known.mean(), _quantile(np.array(len(known) - 1)) * known.sem()
+    return float(mean), float(mean - half), float(mean + half)
 
 
 def within_runs(runs: pd.DataFrame, keys: Sequence[str], metric: str) -> pd.DataFrame:
@@ -306,3 +271,11 @@ def within_runs(runs: pd.DataFrame, keys: Sequence[str], metric: str) -> pd.Data
         for key, own in runs.groupby(list(keys), dropna=False, sort=True)
     ]
     return pd.DataFrame(rows, columns=[*keys, "mean", "low", "high", "runs"])
+
+
+def half_widths(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return `table` with its mean as `metric`, and `<metric>_interval`, half the width of its 95 % interval,
+    instead of low and high."""
+    half = (table["high"] - table["low"]).astype(float) / 2
+    named = table.astype({"mean": float}).rename(columns={"mean": metric}).drop(columns=["low", "high"])
+    return named.assign(**{f"{metric}_interval": half})

@@ -1,12 +1,10 @@
 """One request at a time: runs, configurations, and which of them can be distinguished."""
 
-import itertools
-
 import pandas as pd
 
 from bench.observations import schema
 from bench.observations.peaks import BANDWIDTHS
-from bench.topics import estimates, machines, statistics
+from bench.topics import estimates, statistics
 from llm_measured.core import metrics
 
 # Two versions of an engine are two configurations.
@@ -98,16 +96,6 @@ def _fitted(each: pd.DataFrame, metric: str) -> estimates.Fit:
     return estimates.fit(each[each[metric] > 0], VERSIONED, metric)
 
 
-def configuration(row: pd.Series) -> tuple:
-    """The configuration and version of a row, as `estimates.Fit.compare` takes it."""
-    return tuple(row[VERSIONED])
-
-
-def higher_is_better(metric: str) -> bool:
-    """Whether more of `metric` is better, as it was declared."""
-    return metrics.METRICS[metric].better == "higher"
-
-
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """Return one row per configuration and version, fastest first, those that are not compared last.
 
@@ -123,27 +111,30 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """
     requests, shared = apart(requests)
     each = runs(requests)
-    in_order = each.sort_values("started", kind="stable")
-    table = in_order.groupby(VERSIONED, as_index=False, sort=True).agg(
-        **_each("mean", *(name for name in MEANS if name not in INTERVALS)),
-        **_each("median", "weight_bytes"),
-        **_each("max", "itl_max_s", "fastest_probe_bytes_per_s"),
-        **_each("min", "slowest_probe_bytes_per_s"),
-        **_each("sum", "requests", "failed", "drafted_tokens", "accepted_tokens"),
-        rates=(RATE, tuple),
-        runs=("run_id", "count"),
-        measured=("started", "max"),
-    )
+    table = _of_versions(each).drop(columns=list(INTERVALS))
     for metric in INTERVALS:
         table = table.merge(_adjusted(each, metric), "left", VERSIONED)
-    accepted = metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"])
-    table = table.assign(acceptance_rate=accepted, unranked=table["reason"] != "")
-    table = table.sort_values(["unranked", RATE], ascending=[True, False], ignore_index=True)
-    table = table.drop(columns="unranked").assign(shared_by="")
+    table = table.sort_values(RATE, ascending=False, ignore_index=True)
+    table = table.sort_values("reason", key=lambda reasons: reasons != "", kind="stable", ignore_index=True)
+    table = table.assign(acceptance_rate=table.pop("acceptance_rate"), shared_by="")
     if shared.empty:
         return table
     # A table without a row has no types of its own: the numbers beside it would be objects, and unrounded.
     return pd.concat([table, beside_others(shared)], ignore_index=True).infer_objects()
+
+
+def _of_versions(each: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per configuration and version of the runs `each`: plain means, sums, rates of the runs."""
+    table = each.sort_values("started", kind="stable").groupby(VERSIONED, as_index=False, sort=True).agg(
+        **_each("mean", *MEANS),
+        **_each("median", "weight_bytes"),
+        **_each("max", "itl_max_s", "fastest_probe_bytes_per_s"),
+        **_each("min", "slowest_probe_bytes_per_s"),
+        **_each("sum", "requests", "failed", "drafted_tokens", "accepted_tokens"),
+        rates=(RATE, tuple), runs=("run_id", "count"), measured=("started", "max"),
+    )  # fmt: skip
+    accepted = metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"])
+    return table.assign(acceptance_rate=accepted)
 
 
 def rates_as_words(table: pd.DataFrame) -> pd.DataFrame:
@@ -164,22 +155,8 @@ def apart(requests: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 def beside_others(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and version whose runs shared the machine: columns as in `summary`, plain
     means over runs without interval or rank; reason and shared_by say what it was shared with."""
-    each = runs(requests).sort_values("started", kind="stable")
-    words = requests.groupby("run_id")["shared_by"].first()
-    table = (
-        each.assign(shared_by=each["run_id"].map(words))
-        .groupby(VERSIONED, as_index=False, sort=True)
-        .agg(
-            **_each("mean", *MEANS),
-            **_each("median", "weight_bytes"),
-            **_each("max", "itl_max_s"),
-            **_each("sum", "requests", "failed"),
-            rates=(RATE, tuple),
-            runs=("run_id", "count"),
-            measured=("started", "max"),
-            shared_by=("shared_by", lambda each: "; ".join(dict.fromkeys(each))),
-        )
-    )
+    words = requests.groupby(VERSIONED)["shared_by"].agg(lambda each: "; ".join(dict.fromkeys(each)))
+    table = _of_versions(runs(requests)).join(words, on=VERSIONED)
     table = table.assign(may_be_best=False, note="", reason=table["shared_by"])
     return table.sort_values(RATE, ascending=False, ignore_index=True)
 
@@ -187,53 +164,10 @@ def beside_others(requests: pd.DataFrame) -> pd.DataFrame:
 def _adjusted(each: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The mean of `metric` of every configuration of the runs `each` and half the width of its interval; of
     RATE also PLACES, among the configurations of the same setting and machine."""
-    kept = [*VERSIONED, "mean", "half", *(PLACES if metric == RATE else [])]
-    named = {"mean": metric, "half": f"{metric}_interval"}
+    kept = [*VERSIONED, metric, f"{metric}_interval", *(PLACES if metric == RATE else [])]
     if each.empty:
-        return pd.DataFrame(columns=kept).rename(columns=named)
-    model = _fitted(each, metric)
-    better, groups = higher_is_better(metric), each.groupby([*schema.SETTING, "host"])
-    ranks = [estimates.rank(own, VERSIONED, metric, better, model=model) for _, own in groups]
-    table = pd.concat(ranks, ignore_index=True)
-    return table.assign(half=(table["high"] - table["low"]) / 2)[kept].rename(columns=named)
-
-
-def upgrades(requests: pd.DataFrame) -> pd.DataFrame:
-    """What an upgrade of an engine changed on the default machine, for one request at a time.
-
-    One row per configuration, version after its first, and metric (output_tokens_per_s, ttft_s); columns of
-    before, after (versions) and `estimates.RATIO` (after over before). Runs with failed requests are left
-    out.
-    """
-    rows = requests[requests["experiment"] == "latency"]
-    each, front, tables = runs(rows), machines.front(requests, "latency")["run_id"], []
-    each = each[each["failed"] == 0]
-    for metric in (RATE, "ttft_s"):
-        known = each[each[metric] > 0]
-        model = estimates.fit(known, VERSIONED, metric)
-        known = known[known["run_id"].isin(front)].sort_values(["started", "backend_version"])
-        for key, own in known.groupby(schema.CONFIGURATION, dropna=False):
-            for before, after in itertools.pairwise(own["backend_version"].unique()):
-                ratio = model.compare((*key, after), (*key, before), higher_is_better(metric))
-                name = {"before": before, "after": after, "metric": metric}
-                tables.append(dict(zip(schema.CONFIGURATION, key)) | name | ratio)
-    names = [*schema.CONFIGURATION, "before", "after", *estimates.RATIO, "metric"]
-    return pd.DataFrame(tables, columns=names)
-
-
-def settings(requests: pd.DataFrame) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
-    """[((gpu, model, weights), its requests)], the setting with the most configurations first, real weights
-    before synthetic ones."""
-
-    def order(group: tuple) -> tuple:
-        (_, _, weights), rows = group
-        return weights == "synthetic", -len(rows[["backend", "option"]].drop_duplicates())
-
-    return sorted(requests.groupby(schema.SETTING, sort=True), key=order)
-
-
-def described(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """The requests of `experiment` that a sentence is about: of one device of the default machine, and one
-    model, that with the most configurations; an empty frame where there are none."""
-    chosen = settings(machines.on_default_machine(requests, experiment))
-    return chosen[0][1] if chosen else machines.on_default_machine(requests, experiment)
+        return pd.DataFrame(columns=kept)
+    model, groups = _fitted(each, metric), each.groupby([*schema.SETTING, "host"])
+    higher_is_better = metrics.METRICS[metric].better == "higher"
+    ranks = [estimates.rank(own, VERSIONED, metric, higher_is_better, model=model) for _, own in groups]
+    return estimates.half_widths(pd.concat(ranks, ignore_index=True), metric)[kept]

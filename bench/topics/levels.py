@@ -248,18 +248,12 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None, pooled: 
     """
     slo = inputs.study()["slo"] if slo is None else slo
     columns = list(dict.fromkeys([*READ, *slo]))
-    return _levels(requests.loc[requests["experiment"] == "serving", columns], tuple(slo.items()), pooled)
-
-
-def _levels(rows: pd.DataFrame, objectives: tuple[tuple[str, float], ...], pooled: bool) -> pd.DataFrame:
-    slo = dict(objectives)
+    rows = requests.loc[requests["experiment"] == "serving", columns]
     keys = [*([] if pooled else ["run_id"]), *schema.CONFIGURATION, *LEVEL]
-    found = [
-        dict(zip(keys, key)) | _level(level, slo)
-        for key, level in rows.groupby(keys, sort=False, dropna=False)
-    ]
-    table = pd.DataFrame(found, columns=[*keys, *_level(rows.iloc[:0], slo)])
-    return table
+    found = []
+    for key, level in rows.groupby(keys, sort=False, dropna=False):
+        found.append(dict(zip(keys, key)) | _level(level, slo))
+    return pd.DataFrame(found, columns=[*keys, *_level(rows.iloc[:0], slo)])
 
 
 def share_interval(runs: Sequence[tuple[int, int]]) -> tuple[float, float, float]:

@@ -20,20 +20,22 @@ FRONT = "BENCH_FRONT"
 
 
 def each(table: pd.DataFrame, strict: bool = True) -> list[tuple[tuple[str, str], pd.DataFrame]]:
-    """[((gpu, host), its rows)] of every machine in `table`, the default one first, the others by runs.
+    """[((gpu, host), its rows)] of every machine in `table`: those of BENCH_FRONT first, then by number of
+    runs, then the one that measured last; the first is the default.
 
     `table` has one row per request, or the columns run and measured instead of run_id and started. ValueError
     where BENCH_FRONT names none of several machines; not `strict`, it is then as if it were not set.
     """
     run, when = ("run_id", "started") if "run_id" in table else ("run", "measured")
 
+    groups, chosen = list(table.groupby(MACHINE, sort=True)), []
+    if len(groups) > 1:
+        chosen = _chosen([machine for machine, _ in groups], strict)
+
     def order(group: tuple) -> tuple:
         machine, rows = group
         return machine in chosen, rows[run].nunique(), rows[when].max()
 
-    groups, chosen = list(table.groupby(MACHINE, sort=True)), []
-    if len(groups) > 1:
-        chosen = _chosen([machine for machine, _ in groups], strict)
     for _, rows in groups:
         rows.attrs = table.attrs
     return sorted(groups, key=order, reverse=True)

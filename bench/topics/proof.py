@@ -5,36 +5,27 @@ The runs of each configuration in a session are dealt into two halves at random,
 against the band in which it lies when runs are drawn from the regression's own model.
 """
 
-import argparse
-
 import numpy as np
 import pandas as pd
 
 from bench.observations import store
+from bench.observations.peaks import measuring_sessions
 from bench.paths import ROOT
 from bench.topics import across_machines, estimates, latency
 
-FOLDER = ROOT / "data" / "proof"
-DEALS, SEED = 20, 39
+FILE = ROOT / "data" / "proof" / "equal_runs.csv"
+STUDIES, DEALS, SEED, LARGEST = 60, 8, 39, 5
 BAND = 0.025, 0.5, 0.975
-HALVES = [*latency.VERSIONED, "half"]
 
 
-def differing(cells: pd.DataFrame, runs: pd.DataFrame, deals: int, random: np.random.Generator) -> pd.Series:
-    """Return in which share of deals each configuration differs from itself, by latency.VERSIONED.
-
-    `runs`: log (of the metric), and cell: the row of `cells` that a run belongs to. The runs of each are
-    dealt into two halves at random.
-    """
-    keys, counts = ["cell", "half"], []
+def differing(runs: pd.DataFrame, deals: int, random: np.random.Generator) -> pd.Series:
+    """Return in which share of deals into two halves each configuration (latency.VERSIONED) of `runs` (with
+    measuring_session) differs from itself."""
+    counts = []
     for _ in range(deals):
         order = runs.iloc[random.permutation(len(runs))]
-        half = order.groupby("cell").cumcount() % 2
-        dealt = order.assign(half=half).groupby(keys)["log"].agg(["mean", "var", "size"]).reset_index()
-        dealt = dealt.assign(runs=dealt["size"], squares=dealt["var"].fillna(0) * (dealt["size"] - 1))
-        dealt = dealt.drop(columns=["var", "size"]).assign(least=0.0, most=0.0)
-        whose = cells.loc[dealt["cell"], [*latency.VERSIONED, "measuring_session"]].reset_index(drop=True)
-        model = estimates.fit_cells(dealt.join(whose), HALVES)
+        half = order.groupby([*latency.VERSIONED, "measuring_session"]).cumcount() % 2
+        model = estimates.fit(order.assign(half=half), [*latency.VERSIONED, "half"], latency.RATE)
         firsts = [key for key in model.places if key[-1] == 0 and (*key[:-1], 1) in model.places]
         pairs = model.pairs([(model.places[key], model.places[*key[:-1], 1]) for key in firsts])
         index = pd.MultiIndex.from_tuples([key[:-1] for key in firsts], names=latency.VERSIONED)
@@ -42,49 +33,38 @@ def differing(cells: pd.DataFrame, runs: pd.DataFrame, deals: int, random: np.ra
     return pd.concat(counts, axis=1).mean(axis=1)
 
 
-def equal_runs(runs: pd.DataFrame, studies: int, deals: int = DEALS) -> pd.DataFrame:
+def equal_runs(runs: pd.DataFrame, studies: int = STUDIES, deals: int = DEALS) -> pd.DataFrame:
     """Return the A/A check of `runs` beside that of `studies` data sets drawn from the model.
 
-    A row per host for all its options together and one per option: runs, differ (share of deals), and low,
-    median, high: of BAND of the simulated shares. The row `largest k` has the k-th largest share of all
-    options of all hosts.
+    A data set has the same runs, deals and sessions; the variance of each option is drawn from what its
+    freedom leaves open. Rows: a host with all its options, an option (its name) on all its hosts, one on one
+    host, and the LARGEST shares of these last; columns host, option, differ (share of deals) and low, median
+    and high, of BAND of the simulated shares.
     """
     random = np.random.default_rng(SEED)
-    cells = estimates.cells(runs, latency.VERSIONED, latency.RATE)
-    model = estimates.fit_cells(cells, latency.VERSIONED)
-    number = cells.reset_index(names="cell").merge(
-        runs.assign(measuring_session=estimates.measuring_sessions(runs)),
-        on=[*latency.VERSIONED, "measuring_session"],
-    )
-    each = pd.DataFrame({"cell": number["cell"], "log": np.log(number[latency.RATE])})
-    sd = np.sqrt(model.hosts["variance"].reindex(number["host"]).to_numpy())
-    found = {"differ": differing(cells, each, deals, random)}
+    runs = runs.assign(measuring_session=measuring_sessions(runs))
+    model = estimates.fit(runs, latency.VERSIONED, latency.RATE)
+    rows = runs[latency.VERSIONED].merge(model.table, "left", latency.VERSIONED)
+    options = rows.groupby(estimates.OPTION)
+    freedom, option = options["freedom"].first(), options.ngroup()
+    shares = {"differ": differing(runs, deals, random)}
     for study in range(studies):
-        drawn = each.assign(log=sd * random.standard_normal(len(each)))
-        found[str(study)] = differing(cells, drawn, deals, random)
-    options = pd.DataFrame(found)
-    names = options.index.to_frame()[["backend", "option", "model", "backend_version"]].agg(" ".join, axis=1)
-    hosts = options.groupby(level="host").mean()
-    largest = pd.DataFrame({name: -np.sort(-options[name].to_numpy())[:5] for name in options})
-    parts = {
-        "all": hosts.assign(host=hosts.index, option="all"),
-        "largest": largest.assign(host="all", option=[f"largest {k}" for k in range(1, 1 + len(largest))]),
-        "each": options.assign(host=options.index.get_level_values("host"), option=names),
-    }
-    table = pd.concat(parts.values(), ignore_index=True)
+        variance = rows["variance"] * (freedom / random.chisquare(freedom)).to_numpy()[option]
+        noise = np.exp(np.sqrt(variance.to_numpy()) * random.standard_normal(len(runs)))
+        shares[str(study)] = differing(runs.assign(**{latency.RATE: noise}), deals, random)
+    each, numbers = pd.DataFrame(shares).reset_index(), list(shares)
+    each["option"] = each[["backend", "option", "model", "backend_version"]].agg(" ".join, axis=1)
+    largest = each[numbers].apply(lambda own: -np.sort(-own.to_numpy())[:LARGEST])
+    parts = [
+        each.groupby("host", as_index=False)[numbers].mean().assign(option="all"),
+        largest.assign(host="all", option=[f"largest {k + 1}" for k in largest.index]),
+        each.groupby("option", as_index=False)[numbers].mean().assign(host="all"),
+        each,
+    ]
+    table = pd.concat(parts, ignore_index=True)
     band = table[[str(study) for study in range(studies)]].quantile(BAND, axis=1).T
-    band.columns = ["low", "median", "high"]
-    return table[["host", "option", "differ"]].join(band)
-
-
-def main() -> None:
-    """Write data/proof/equal_runs.csv."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--studies", type=int, default=100, help="simulated data sets of the A/A check")
-    studies = parser.parse_args().studies
-    runs = across_machines.compared(store.load())
-    equal_runs(runs, studies).to_csv(FOLDER / "equal_runs.csv", index=False, float_format="%.4g")
+    return table[["host", "option", "differ"]].join(band.set_axis(["low", "median", "high"], axis=1))
 
 
 if __name__ == "__main__":
-    main()
+    equal_runs(across_machines.compared(store.load())).to_csv(FILE, index=False, float_format="%.4g")

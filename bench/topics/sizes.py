@@ -4,7 +4,7 @@ their answers, whose order changes with the size, and how a token's time parts.
     time per token = layers * cost of a layer + bytes read / bandwidth reached
 
 is fitted by least squares of relative errors, one point per model and option, for each engine and number of
-bits. The largest model is predicted from the smaller ones before it is fitted.
+bits. Each model is predicted from the smaller ones, itself left out.
 """
 
 import itertools
@@ -131,7 +131,7 @@ def _pairs_of(own: pd.DataFrame, fitted: estimates.Fit) -> pd.DataFrame:
     own = own.sort_values(["parameters_b", latency.RATE], ascending=[True, False])
     own = own.assign(
         name=own[OPTION].agg(" ".join, axis=1),
-        place=[fitted.place(latency.configuration(row)) for _, row in own.iterrows()],
+        place=[fitted.places[tuple(row)] for row in own[latency.VERSIONED].to_numpy(dtype=object)],
     )
     places = own.set_index(["name", "model"])["place"].to_dict()
     parts, tested = [], []
@@ -140,7 +140,7 @@ def _pairs_of(own: pd.DataFrame, fitted: estimates.Fit) -> pd.DataFrame:
         if len(models) < 2:
             continue
         both = [(places[first, model], places[second, model]) for model in models]
-        part = fitted.pairs(both).drop(columns=["first", "second"])
+        part = fitted.pairs(both)
         parts.append(part.assign(first=first, second=second, model=models))
         tested.append(dict(zip(CHANGE, _change(part, both[-1], both[0], fitted))))
         if f" {SHIPPED} " in f"{first} {second}":
@@ -260,10 +260,9 @@ BYTES_ALONE = ["bytes_alone_s", "bytes_alone_error"]
 
 
 def predictions(requests: pd.DataFrame) -> pd.DataFrame:
-    """Predict the largest model of each group of `points` from the smaller ones, of which there are two or
-    more.
+    """Predict each model of each group of `points` from the smaller ones, where there are two or more.
 
-    One row per option of the largest model: its row of `points`, predicted_s (time per token), its 95 %
+    One row per option of such a model: its row of `points`, predicted_s (time per token), its 95 %
     prediction interval (from 0 where it begins below; NaN without points to spare), error (predicted over
     measured - 1), from_models; beside it the naive answer: bytes_alone_s (the time of the same option of the
     next smaller model, times the bytes of the one over those of the other) and its error.
@@ -271,9 +270,8 @@ def predictions(requests: pd.DataFrame) -> pd.DataFrame:
     every = points(requests)
     parts = []
     for _, own in every.groupby(LAW, sort=True):
-        largest = own["parameters_b"] == own["parameters_b"].max()
-        if own.loc[~largest, "model"].nunique() > 1:
-            parts.append(_predicted(own[~largest], own[largest]))
+        for size in sorted(own["parameters_b"].unique(), reverse=True)[:-2]:
+            parts.append(_predicted(own[own["parameters_b"] < size], own[own["parameters_b"] == size]))
     return (
         pd.concat(parts, ignore_index=True)
         if parts

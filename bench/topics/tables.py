@@ -10,7 +10,6 @@ units (seconds, bytes, tokens/s). Rows carry `machine`, `own` (runs that are not
 CSVs and compute nothing again, and so do headlines, README and Method.
 """
 
-import io
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -18,16 +17,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from bench import inputs, paths
-from bench.observations import schema, store
+from bench import paths
+from bench.observations import store
 from bench.topics import (
     across_machines,
     batching,
     client_accuracy,
     conversations,
+    declared,
     drafting,
     humaneval,
     machines,
+    passes,
     quality,
     serving,
     sizes,
@@ -38,7 +39,6 @@ from bench.topics import (
 from bench.topics import latency as latency_topic
 from llm_measured.core import tables as core_tables
 from llm_measured.core.files import write_whole
-from llm_measured.core.metrics import METRICS
 
 
 def tables(requests: pd.DataFrame, files: list[Path] | None = None) -> dict[str, pd.DataFrame]:
@@ -54,7 +54,6 @@ def tables(requests: pd.DataFrame, files: list[Path] | None = None) -> dict[str,
     return found | {
         "across_machines": across_machines.table(requests),
         "systems": systems.table(requests, found["latency"]),
-        "upgrades": latency_topic.upgrades(requests),
         **validity.tables(files if files is not None else store.files(requests.attrs.get("folder"))),
     }
 
@@ -87,60 +86,7 @@ def of_folder(folder: Path) -> Path | None:
 
 def differences(requests: pd.DataFrame, folder: Path, files: list[Path] | None = None) -> list[str]:
     """Return a sentence for each table of `requests` that differs from its file in `folder`."""
-    return core_tables.differences(tables(requests, files), folder, read, "make tables")
-
-
-# Columns as they are declared: those of runs and metrics, and what tables add (data/table_columns.csv).
-ADDED = inputs.table("table_columns").fillna("").set_index("column")
-OF_RUNS = {column.name: column for column in (*schema.DECLARED, *schema.FROM_SIDECAR)}
-# Texts may look like numbers, or be empty in all rows.
-TEXT = dict.fromkeys(ADDED.index[ADDED["type"] == "text"], str)
-TEXT |= {name: str for name, column in OF_RUNS.items() if column.type == "text"}
-STATISTICS = {
-    "_interval": "half width of the 95 % interval of",
-    "_low": "lower end of the 95 % interval of",
-    "_high": "upper end of the 95 % interval of",
-    "_runs": "values of the single runs, separated by spaces, of",
-    **{f"_{part}_s": f"{words} over requests of" for part, words in (
-        ("p50", "median"), ("p90", "90th percentile"), ("p99", "99th percentile"), ("max", "largest"),
-    )},
-}  # fmt: skip
-
-
-def declared(name: str) -> tuple[str, str, str]:
-    """Return (type, unit, meaning) of the column `name` of a table; KeyError for one that is declared
-    nowhere."""
-    if name in ADDED.index:
-        return tuple(ADDED.loc[name])
-    if name in OF_RUNS:
-        column = OF_RUNS[name]
-        return column.type, column.stored_unit, column.meaning
-    if name in METRICS:
-        metric = METRICS[name]
-        formula = f": {metric.formula}" if metric.formula else ""
-        return "number", metric.stored_unit, metric.meaning + formula
-    for suffix, words in STATISTICS.items():
-        if name.endswith(suffix):
-            of = name.removesuffix(suffix) + ("_s" if suffix.endswith("_s") else "")
-            kind, unit, _ = declared(of)
-            return "text" if suffix == "_runs" else kind, unit, f"{words} {of}"
-    raise KeyError(f"No column {name!r} is declared: add it to data/table_columns.csv.")
-
-
-def dictionary(folder: Path = paths.TABLES) -> dict[str, pd.DataFrame]:
-    """Return {table: its columns} of every CSV in `folder`: column, type, unit, meaning."""
-    found = {}
-    for file in sorted(folder.glob("*.csv")):
-        rows = [(name, *declared(name)) for name in pd.read_csv(file, nrows=0)]
-        found[file.stem] = pd.DataFrame(rows, columns=["column", "type", "unit", "meaning"])
-    return found
-
-
-def read(file: Path | io.StringIO) -> pd.DataFrame:
-    """Return the table of `file`; texts without a value are empty, numbers without one NaN."""
-    table = pd.read_csv(file, dtype=TEXT, keep_default_na=True)
-    texts = table.select_dtypes(exclude=["number", "bool"])
-    return table.assign(**{name: table[name].fillna("") for name in texts})
+    return core_tables.differences(tables(requests, files), folder, declared.read, "make tables")
 
 
 def of_each_machine(requests: pd.DataFrame, table: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
@@ -206,6 +152,8 @@ TABLES = {
 # Of all machines at once, because their scatter is pooled or one solved what another was asked.
 OF_ALL = {
     "latency": latency,
+    "context": _alone(batching.context),
+    "passes": _alone(passes.table),
     "quality": quality.table,
     "drafts": drafting.table,
     "humaneval_bits": humaneval.by_bits,

@@ -83,7 +83,7 @@ def beside_others(config: Fields) -> list[str]:
     where = os.path.relpath(store.shared_folder(), ROOT)
     return [
         *lines,
-        f"{len(marked)} of {len(plan.plan(config))} runs shared the machine: kept in {where}/, drawn hatched "
+        f"{len(marked)} of {len(plan.plan(config))} runs shared the machine: kept in {where}/, drawn apart "
         "on this machine's pages alone, in no comparison and no contribution. The same command on a quiet "
         "machine replaces them, and adds intervals, ranks and the comparison with other machines; WAIT=1 "
         "waits for one.",

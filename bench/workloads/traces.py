@@ -2,8 +2,6 @@
 
     Mooncake's   {"timestamp": ms, "input_length", "output_length", "hash_ids"}, 512 tokens an id
     Bailian's    the same with chat_id, parent_chat_id, turn; seconds, 16 tokens an id
-    TraceLab's   session_id, arrival_time (ms), round_idx, prefix_len, input_len, output_len,
-                 tool_wait_after_ms
     any other    a CSV, or JSON lines without hash ids, with prompt_tokens and new_tokens, and where there are
                  any at_s (seconds, or dates), session, prefix_tokens, gap_s
 
@@ -177,11 +175,7 @@ def _table(name, content, unit):
 
 def _of_table(name, table, numbers, unit):
     """The trace of a table whose rows stand in the lines `numbers`."""
-    rounds = {"prefix_len", "input_len"} <= set(table.columns)
-    added = table.pop("input_len") if rounds else None  # no whole prompt there
     table = _spelled(name, table)
-    if rounds:
-        table["prompt_tokens"] = table["prefix_tokens"] + added
     if lacking := {"prompt_tokens", "new_tokens"} - set(table.columns):
         raise ValueError(
             f"{name} has no column {' and no column '.join(sorted(lacking))}: a trace needs prompt_tokens "
@@ -195,8 +189,6 @@ def _of_table(name, table, numbers, unit):
         table["session"].where(table["session"].notna(), alone) if "session" in table else alone
     )
     table["session"] = pd.factorize(table["session"])[0] + 1
-    if rounds:
-        return _rounds(name, table, unit)
     for column in {"prefix_tokens", "gap_s"} & set(table.columns):
         values = table[column] = pd.to_numeric(table[column], errors="coerce")
         most = table["prompt_tokens"] if column == "prefix_tokens" else math.inf
@@ -230,25 +222,6 @@ def _spelled(name, table):
 
 
 COLUMNS = ("at_s", "prompt_tokens", "new_tokens", "session")
-
-
-def _rounds(name, table, unit):
-    """A CSV of rounds: a session arrives at a moment, its later rounds follow after a gap."""
-    factor = UNITS["ms" if unit == "auto" else unit]
-    waits = pd.to_numeric(table["tool_wait_after_ms"], errors="coerce") * 1e-3
-    table["gap_s"] = waits.groupby(table["session"]).shift(1)
-    at_s = pd.to_numeric(table["at_s"], errors="coerce") * factor
-    if at_s.isna().any() or (table["gap_s"] < 0).any():
-        raise ValueError(f"{name} has rounds without a moment, or with a negative tool_wait_after_ms.")
-    later = table["session"].duplicated()
-    table["at_s"] = (at_s - at_s.min()).where(~later)
-    order = at_s.groupby(table["session"]).transform("first").sort_values(kind="stable").index
-    table = table.loc[order, [*COLUMNS, "prefix_tokens", "gap_s"]].reset_index(drop=True)
-    table["session"] = pd.factorize(table["session"])[0] + 1
-    short = table["prefix_tokens"] > table["prompt_tokens"] - 1
-    if short.any():
-        raise ValueError(f"{name} has a round that adds no token: input_len must be above 0.")
-    return Trace(_numbered(table), None, 0, {"format": "rounds", "sessions": "as recorded"})
 
 
 def _enough(name, rows):
@@ -313,7 +286,7 @@ def likely(name: str, requests: int, span_s: float, unit: str) -> None:
 
 
 def _counts_of_ids(name, table, blocks, numbers, size):
-    """As many ids as blocks."""
+    """Raise ValueError for the first prompt whose ids are not as many as its tokens fill blocks of `size`."""
     for number, ids, tokens in zip(numbers, blocks, table["prompt_tokens"]):
         needed = -(-tokens // size)
         if len(ids) != needed:

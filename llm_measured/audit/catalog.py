@@ -13,7 +13,6 @@ import pandas as pd
 from llm_measured.core import hardware, metrics, names
 from llm_measured.core.definitions import Fields
 
-LABEL_CHARS = 60  # of a label at most: what is longer is a remark, which names formats of other runs too
 UNQUANTISED = {"", "-", "none", "default", "unquantized", "unquantised", "full", "auto"}
 # A mixture of experts whose active parameters no name and no table states: nothing is known of its step.
 MIXTURE = re.compile(r"moe|(^|-)\d+(-\d)?b?x\d+(-\d)?[be](-|$)|(^|-)\d+x\d+(-\d)?b|experts")

@@ -17,6 +17,7 @@ import pandas as pd
 
 from llm_measured.audit import quantities
 from llm_measured.core.definitions import Fields, Result
+from llm_measured.core.plausibility import first
 
 # Checks select a few rows thousands of times, which costs twice as much where texts are Arrow's.
 pd.set_option("mode.string_storage", "python")
@@ -126,7 +127,7 @@ class Audited:
         none of them."""
         steps = {}
         for file, rows in self.levels.groupby("file", sort=False):
-            known = [self.printed.get((file, c), _step(rows[c])) for c in columns]
+            known = [self.printed.get((file, c), step(rows[c])) for c in columns]
             steps[file] = min((one for one in known if one == one), default=np.nan)
         return self.levels["file"].map(steps).astype(float)
 
@@ -157,13 +158,16 @@ class Audited:
         return not self._stated().isdisjoint(columns)
 
 
-def _step(values):
-    """The finest decimal step in which any of `values` is written; NaN where there is none."""
-    decimals = []
-    for value in values.dropna():
-        text, _, power = f"{value:.12g}".partition("e")
-        decimals.append(len(text.partition(".")[2]) - int(power or 0))
-    return 10.0 ** -max(decimals) if decimals else np.nan
+def step(values: pd.Series) -> float:
+    """The finest decimal step in which any of the numbers is written; NaN where there is none."""
+    known = [value for value in values if np.isfinite(value)]
+    return 10.0 ** -max(map(decimals, known)) if known else np.nan
+
+
+def decimals(value: float) -> int:
+    """Decimals of the shortest text that gives the number; negative for thousands in an exponent."""
+    text, _, power = f"{value:.12g}".partition("e")
+    return len(text.partition(".")[2]) - int(power or 0)
 
 
 def _typed(table, texts, numbers):
@@ -227,16 +231,6 @@ def distinct(names: Iterable[str]) -> list[str]:
         count[name] = count.get(name, 0) + 1
         found.append(name if count[name] == 1 else f"{name} ({count[name]})")
     return found
-
-
-def first(*values: np.ndarray) -> np.ndarray:
-    """Element by element the first of `values` that is known; NaN where none is."""
-    return functools.reduce(lambda one, other: np.where(np.isnan(one), other, one), values)
-
-
-def where(condition: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """`values` where `condition` holds, NaN elsewhere."""
-    return np.where(condition, values, np.nan)
 
 
 def centre(levels: pd.DataFrame, time: str) -> pd.Series:

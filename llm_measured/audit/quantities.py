@@ -14,16 +14,17 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 STATISTICS = {
     "": "",
     **dict.fromkeys(("mean", "avg", "average"), "_mean"),
     **dict.fromkeys(("std", "stddev", "sd"), "_sd"),
     **dict.fromkeys(("median", "med"), "_p50"),
-    **dict.fromkeys(("min", "minimum"), "_min"),
-    **dict.fromkeys(("max", "maximum"), "_max"),
+    **dict.fromkeys(("min", "minimum", "lowest"), "_min"),
+    **dict.fromkeys(("max", "maximum", "highest"), "_max"),
 }
-PERCENTILE = re.compile(r"p(50|90|95|99)(?:\.0+)?|(50|90|95|99)th|(50|90|95|99)p")
+PERCENTILE = re.compile(r"p?(50|90|95|99)\.0+|p(50|90|95|99)|(50|90|95|99)(?:th|p)")
 UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("ms", "msec", "millis", "millisecond", "milliseconds"), 1e-3),
@@ -35,13 +36,16 @@ PER_TOKEN = {"ms_per_token": 1e-3, "ms_per_tok": 1e-3, "s_per_token": 1.0, "seco
 # Rates whose name is put together from parts: how much of what in a second, of which tokens, of whom.
 PER_SECOND = re.compile(
     r"(?P<tokens>tokens?_per_s|toks?_per_s|t_per_s|tps)|(?P<requests>(?:requests?|reqs?|quer(?:y|"
-    r"ies)|samples?)_per_s|rps)"
+    r"ies)|samples?|inferences?)_per_s|rps)"
 )
 SAYS_NOTHING = set(
-    "throughput tput rate speed token tokens request requests achieved system per measured actual aggregate "
-    "aggregated".split()
+    "throughput tput rate speed token tokens request requests achieved completed system per measured actual "
+    "aggregate aggregated".split()
 )
+OF_ALL = {"all", "aggregate", "combined", "overall", "total"}  # whatever else a scope names
+OF_EACH = {"each", "one", "single"}
 LLAMA_BENCH = {"tg": "decode_rate", "pp": "prompt_tokens_per_s"}  # the names that it gives its tests
+CAMEL = re.compile(r"(?:[a-z]\w*_)?[a-z]+(?:[A-Z][a-z0-9]+)+")  # as in JSON: avgTtftMs
 NAME_CHARS = 120  # of a column's name that are looked at
 IN_SECONDS = ("sent_s", "late_mean_s")  # without a unit these are taken as seconds
 CLOCKED = ("prefill_s", "decode_s")  # without a unit the bare word may be a rate, a count or a text as well
@@ -80,12 +84,17 @@ class Quantity:
         }
 
 
+def rows_of(name: str) -> list[dict[str, str]]:
+    """The rows of a table of this package."""
+    text = (resources.files("llm_measured.audit") / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
 @cache
 def table() -> dict[str, Quantity]:
     """{word: Quantity} of quantities.csv, in its order."""
-    text = (resources.files("llm_measured.audit") / "quantities.csv").read_text(encoding="utf-8")
     found = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in rows_of("quantities.csv"):
         found[row["word"]] = Quantity(
             row["word"],
             row["short"],
@@ -161,7 +170,10 @@ def names() -> list[str]:
 
 def snaked(name: str) -> str:
     """A heading as the table writes names: small letters, `_per_` for a stroke, underscores."""
-    plain = re.sub(r"\b(50|90|95|99) ?%", r"p\1", str(name)[:NAME_CHARS].lower()).replace("/", "_per_")
+    plain = str(name)[:NAME_CHARS]
+    if CAMEL.fullmatch(plain):
+        plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain)
+    plain = re.sub(r"\b(50|90|95|99) ?%|\bp\((\d\d)\)", r"p\1\2", plain.lower()).replace("/", "_per_")
     plain = re.sub(r"[^a-z0-9.]+", "_", plain).strip("_.").replace("._", "_")
     plain = re.sub(r"_per_(second|sec|s)(?![a-z0-9])", "_per_s", plain).replace("tok_per_s", "tokens_per_s")
     plain = re.sub(r"_(ms|s)_per_tok(en)?$", r"_\1", plain) if plain.startswith(("tpot", "itl")) else plain
@@ -202,6 +214,8 @@ def _with_statistic(
     one: Quantity, statistic: str, unit: float | None, bare: str
 ) -> tuple[str, float | None] | None:
     """The word of a quantity in a statistic; None for a statistic that the table does not have of it."""
+    if bare == "total" and unit is None:  # of anything
+        return None
     if one.statistics:
         if statistic[1:] and statistic[1:] not in one.statistics:
             return None
@@ -255,6 +269,38 @@ def _rate(plain: str) -> tuple[str, float | None] | None:
     if statistic not in ("", "_mean"):
         return None
     return next(iter(which), "output_tokens_per_s"), 1
+
+
+def spread(word: str, stated: dict[str, Any], factor: float = 1.0) -> dict[str, float]:
+    """{column: figure} of the statistics that a tool states of a quantity (`{"avg": 20, "p99": 31}`, or those
+    among its `percentiles`), in units of `factor`; empty where it states none."""
+    found = {}
+    after = "_s" if word in table() and table()[word].timed else ""
+    for name, value in (stated | (stated.get("percentiles") or {})).items():
+        statistic = _statistic(f"{word}_{name}")[1]
+        if statistic and isinstance(value, (int, float)):
+            found[f"{word}{statistic}{after}"] = value * factor
+    return found
+
+
+@cache
+def scope(text: str) -> str | None:
+    """Return of whom a rate is that is called so: user (`per stream`), device (`GPU`) or system (`aggregate`,
+    `all users`), as the parts of rates' names say; None for any other text."""
+    words = {word.removesuffix("s") for word in snaked(text).split("_")}
+    composed = [one for one in table().values() if one.parts]
+    if words - SAYS_NOTHING.union(OF_ALL, OF_EACH, *(one.parts for one in composed)):
+        return None
+    apart = {one.scope for one in composed if one.parts & words} - {"", "system"}
+    if not apart or (words & OF_ALL and "per" not in words):
+        return "system"
+    return apart.pop() if len(apart) == 1 else None
+
+
+@cache
+def of_scope() -> dict[str, str]:
+    """{scope: word of the output tokens/s of one user or device}."""
+    return {one.scope: one.word for one in table().values() if one.parts and one.scope in ("user", "device")}
 
 
 def _statistic(plain: str) -> tuple[str, str]:

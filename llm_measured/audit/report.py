@@ -1,7 +1,7 @@
-"""The audit of benchmark files as text, JSON or a page.
+"""The audit of benchmark files as text or JSON.
 
     llm-measured audit FILE... [--gpu h100_sxm --model llama-3-8b --tensor-parallel 2]
-    [--map theirs=word] [--json OUT] [--all] [--html OUT]
+    [--map theirs=word] [--json OUT] [--all]
 
 A folder stands for the files in it. What an option states overrules the files. Exit code 1 where something
 is impossible, on one device or at all, or contradicts itself, 2 where a file could not be read, else 0.
@@ -40,36 +40,6 @@ TITLES = {
     "cannot be told": "Cannot be told",
 }
 WIDTH = 100
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,
-initial-scale=1">
-<title>Audit of {{ files | join(", ") }}</title>
-<style>
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 0 auto; padding: 1rem; overflow-wrap:
-anywhere; }
-article { border-left: .3rem solid; padding: .1rem 1rem; margin: 1rem 0; }
-.impossible { border-color: #b3261e; } .contradicts { border-color: #b8860b; } .cannot { border-color:
-#6b7280; }
-.change, .cause, footer { opacity: .8; font-size: .93rem; } code { font-size: .9em; }
-</style></head><body>
-<h1>Audit</h1>
-<p>{{ summary }}</p>
-{% for name, sentence in unread %}<p><strong>{{ name }}</strong> was not read: {{ sentence }}</p>{% endfor %}
-{% for kind, found in groups if found %}<h2>{{ titles[kind] }}</h2>
-{% for f in found %}<article class="{{ kind.split()[0] }}"><p><strong>{{ f.file }}</strong>: {{ f.sentence
-}}</p>
-{% if f.change %}<p class="change">{{ f.change }}</p>{% endif %}
-{% if f.consequence_of %}<p class="cause">Follows from <code>{{ f.consequence_of }}</code>.</p>{% endif
-%}</article>
-{% endfor %}{% endfor %}
-{% if plausible %}<h2>Plausible</h2><ul>{% for name, found in plausible %}<li>{{ name }}: {{ found }}</li>{%
-endfor %}</ul>{% endif %}
-{% if notes %}<h2>How it was read</h2><ul>{% for name, note in notes %}<li>{{ name }}: {{ note }}</li>{%
-endfor %}</ul>{% endif %}
-<footer>Checks, formulas and sources: <code>llm_measured/audit/checks/</code>.</footer>
-</body></html>
-"""
 
 
 def plain(text: object) -> str:
@@ -126,7 +96,7 @@ TO_STATE = (
     "requests_missing",
 )
 # What accuses nobody, and is said in any case.
-SAID = "same_run_twice", "cold_first_request", "answers_end_early"
+SAID = "same_run_twice", "cold_first_request", "answers_end_early", "fewer_completed"
 UNREAD = 12  # columns that were not read and are listed by name
 SHOWN_NOTES, SHOWN_PLAUSIBLE = 5, 3  # sentences on the reading, and on what fits, without --all
 
@@ -168,7 +138,7 @@ def text(
         f"{count(follow, 'finding')} that follow{'s' if follow == 1 else ''} from the above"
         if follow
         else "",
-        count(len(missing), "point") + " that cannot be told" if missing else "",
+        count(len(missing), "check") + " for which figures are missing" if missing else "",
         count(len(notes) - SHOWN_NOTES, "note") + " on the reading" if len(notes) > SHOWN_NOTES else "",
     ]
     if not everything and any(hidden):
@@ -188,20 +158,18 @@ def _once(findings):
 
 
 def _to_know_more(missing, findings):
-    """The one thing that is worth stating, with what it would tell."""
-    broken = [f for f in missing if "broke off" in f.sentence]
-    named = {f.check: f for f in reversed(missing)}
-    first = next((named[name] for name in TO_STATE if name in named), None)
-    said = [f for f in missing if f.check in SAID]
-    if any(f.check == "no_result" for f in findings):
-        first = None
-    chosen = [*broken, *said, *([first] if first else [])]
-    return (
-        ["", "TO KNOW MORE"]
-        + [line for names, f in _once(chosen) for line in _wrapped(f"- {names}: {f.sentence}", "  ")]
-        if chosen
-        else []
-    )
+    """The section TO KNOW MORE, without --all: the checks that broke off, those of SAID, and one finding of
+    TO_STATE, the first that is missing, unless a file has no result. No lines where there is none."""
+    chosen = [f for f in missing if "broke off" in f.sentence]
+    chosen += [f for f in missing if f.check in SAID]
+    if not any(f.check == "no_result" for f in findings):
+        to_state = [f for f in missing if f.check in TO_STATE]
+        # min keeps the first of those that tell as much
+        chosen += [min(to_state, key=lambda f: TO_STATE.index(f.check))] if to_state else []
+    lines = ["", "TO KNOW MORE"] if chosen else []
+    for names, f in _once(chosen):
+        lines += _wrapped(f"- {names}: {f.sentence}", "  ")
+    return lines
 
 
 def _unsaid(missing):
@@ -247,32 +215,6 @@ def as_json(
         "unread": [{"file": name, "reason": reason} for name, reason in unread],
     }
     return json.dumps(content, indent=1, ensure_ascii=True, default=float) + "\n"
-
-
-def as_html(
-    findings: Sequence[Finding],
-    notes: Sequence[tuple[str, str]] = (),
-    unread: Sequence[tuple[str, str]] = (),
-    files: int = 1,
-    plausible: Sequence[tuple[str, str]] = (),
-    placed: Sequence[Placed] = (),
-) -> str:
-    """The report as a page of its own: everything that a file holds is escaped, nothing is loaded from
-    elsewhere."""
-    import jinja2
-
-    page = jinja2.Environment(autoescape=True).from_string(PAGE)
-    names = list(dict.fromkeys(plain(f.file) for f in findings))
-    groups = [(kind, [f for f in findings if f.kind == kind]) for kind in KINDS]
-    return page.render(
-        files=names,
-        summary=plain(summary(findings, files, len(unread), placed)),
-        groups=groups,
-        titles=TITLES,
-        plausible=plausible,
-        notes=notes,
-        unread=[(plain(name), plain(sentence)) for name, sentence in unread],
-    )
 
 
 SUFFIXES = {".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".md", ".txt", ".log", ".yaml", ".yml"}
@@ -366,7 +308,6 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--all", action="store_true", help="also what follows, and all that cannot be told")
     parser.add_argument("--json", metavar="OUT", help="write the report as JSON, too")
-    parser.add_argument("--html", metavar="OUT", help="write the report as a page, too")
     for name in FACTS:
         parser.add_argument(f"--{name.replace('_', '-')}", help=f"{name}, in place of what the files state")
     for name in COUNTS:
@@ -386,11 +327,8 @@ def main(words: Sequence[str] | None = None) -> int:
         print(plain(error), file=sys.stderr)
         return 2
     print(text(findings, notes, unread, number, good, options.all, placed), end="")
-    for out, content in ((options.json, as_json), (options.html, as_html)):
-        if out:
-            more: dict[str, Any] = {"files": number, "placed": placed} if content is as_html else {}
-            page = content(findings, notes, unread, plausible=good, **more)
-            Path(out).write_text(page, encoding="utf-8")
+    if options.json:
+        Path(options.json).write_text(as_json(findings, notes, unread, good), encoding="utf-8")
     if any(f.kind in ALARMS for f in findings):
         return 1
     return 2 if unread else 0

@@ -2,7 +2,6 @@
 
     llm-measured compare A B
     llm-measured compare A1 A2 A3 -- B1 B2 B3 [--fail-if "ttft_p90 > +10%"] [--markdown OUT] [--json OUT]
-    [--html OUT]
 
 Exit code 0; 1 when a limit of --fail-if is significantly passed; 2 where the two are not comparable, cannot
 be read, or a limit could not be tested. Noise never gives 1.
@@ -21,8 +20,10 @@ BETWEEN = "\0"  # stands for the -- between the sides, which argparse would take
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
-    """The options as a namespace, with `a` and `b` as lists of paths; exits with 2 for what is no command
-    line."""
+    """The parsed options, with the paths of both sides as the lists `a` and `b`; a usage error exits with 2.
+
+    `files` still holds all paths, with BETWEEN for the `--`.
+    """
     parser = argparse.ArgumentParser(
         prog="llm-measured compare",
         description=__doc__.partition("\n\n    ")[0],
@@ -49,7 +50,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
         metavar="LIMIT",
         help='exit code 1 when passed: "ttft_p90 > +10%%"',
     )
-    for name in ("markdown", "json", "html"):
+    for name in ("markdown", "json"):
         parser.add_argument(
             f"--{name}", metavar="OUT", help=f"write the report as {name}, too; - prints it instead"
         )
@@ -57,8 +58,8 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     if options.files.count(BETWEEN) > 1:
         parser.error("more than one --: put it once, between the files of A and those of B")
     if BETWEEN in options.files:
-        place = options.files.index(BETWEEN)
-        options.a, options.b = options.files[:place], options.files[place + 1 :]
+        split = options.files.index(BETWEEN)
+        options.a, options.b = options.files[:split], options.files[split + 1 :]
     else:
         options.a, options.b = options.files[:1], options.files[1:]
         if len(options.files) != 2:
@@ -79,7 +80,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(plain(error), file=sys.stderr)
         return 2
-    forms = {"markdown": render.markdown, "json": render.as_json, "html": render.html}
+    forms = {"markdown": render.markdown, "json": render.as_json}
     asked = {name: getattr(options, name) for name in forms if getattr(options, name)}
     for name, out in asked.items():
         if out != "-":

@@ -69,10 +69,6 @@ class Pair:
 def canonical(level: Level, condition: str) -> object:
     """A condition's value as far as it tells two results apart: spellings of one model or device are one."""
     value = level.conditions.get(condition)
-    if condition == "gpu":
-        value = value or level.conditions.get("device")
-    if condition == "tensor_parallel":
-        value = value or level.conditions.get("devices")
     if value is None:
         return None
     if condition == "warmup_requests":
@@ -245,10 +241,6 @@ def _texts(levels, name):
 
 def _shown(level, name):
     value = level.conditions.get(name)
-    if value is None and name == "gpu":
-        value = level.conditions.get("device")
-    if value is None and name == "tensor_parallel":
-        value = level.conditions.get("devices")
     if name == "device_times":
         return "yes" if value == 1 else "no"
     if value is None:
@@ -299,39 +291,19 @@ def _error(levels, name):
 
 
 def _validity(pair: Pair) -> list[Difference]:
+    """What makes the figures of either side no figures of its load."""
+    sides = [[level.conditions for level in side] for side in (pair.a, pair.b)]
+    streamed = [all(one["streamed"] for one in side) for side in sides]
+    failed = [max(one["failed_share"] for one in side) for side in sides]
+    late = [max((one["late_share"] or 0) for one in side) for side in sides]
     found = []
-    streamed = [all(level.conditions["streamed"] for level in side) for side in (pair.a, pair.b)]
     if streamed[0] != streamed[1]:
-        texts = ["yes" if one else "no" for one in streamed]
-        found.append(
-            Difference(
-                "streamed",
-                texts[0],
-                texts[1],
-                BLOCKS,
-                "One side was not streamed: its first token comes with the last. Stream both.",
-            )
-        )
-    failed = [max(level.conditions["failed_share"] for level in side) for side in (pair.a, pair.b)]
+        said = "One side was not streamed: its first token comes with the last. Stream both."
+        found.append(("streamed", ["yes" if one else "no" for one in streamed], said))
     if max(failed) > FAILED:
-        found.append(
-            Difference(
-                "failed requests",
-                f"{failed[0]:.0%}",
-                f"{failed[1]:.0%}",
-                BLOCKS,
-                f"{max(failed):.0%} of the requests failed: the figures are of those that did not.",
-            )
-        )
-    late = [max((level.conditions["late_share"] or 0) for level in side) for side in (pair.a, pair.b)]
+        said = f"{max(failed):.0%} of the requests failed: the figures are of those that did not."
+        found.append(("failed requests", [f"{one:.0%}" for one in failed], said))
     if max(late) > LATE:
-        found.append(
-            Difference(
-                "client late by",
-                f"{late[0]:.0%} of the TTFT",
-                f"{late[1]:.0%} of the TTFT",
-                BLOCKS,
-                "The client sends late: its queue is part of the times or of the rate. Use more workers.",
-            )
-        )
-    return found
+        said = "The client sends late: its queue is part of the times or of the rate. Use more workers."
+        found.append(("client late by", [f"{one:.0%} of the TTFT" for one in late], said))
+    return [Difference(name, a, b, BLOCKS, said) for name, (a, b), said in found]

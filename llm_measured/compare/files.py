@@ -15,8 +15,6 @@ NAMES = {
     "burstiness": ("burstiness",),
     "endpoint": ("endpoint_type",),
     "ignore_eos": ("ignore_eos",),
-    "devices": ("gpu_count", "num_gpus"),
-    "device": ("gpu_name", "accelerator", "gpu_type"),
     "commit": ("engine_commit", "commit", "revision"),
 }
 DEPTH = 4  # of nested objects that are looked at

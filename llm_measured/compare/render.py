@@ -1,4 +1,4 @@
-"""A comparison as text for a terminal, as Markdown, as JSON and as a page."""
+"""A comparison as text for a terminal, as Markdown and as JSON."""
 
 import json
 import re
@@ -7,45 +7,12 @@ from collections.abc import Iterator
 
 from llm_measured.audit.report import plain
 from llm_measured.compare.conditions import BLOCKS, COMPARED, NOTED
+from llm_measured.compare.report import by_itself
 from llm_measured.core.definitions import Fields
 
 WIDTH = 100
 HEAD = ["", "A", "B", "B/A", "95 % interval", "B is"]
 EFFECTS = {BLOCKS: "not comparable", COMPARED: "is compared", NOTED: "noted"}
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width,initial-scale=1">
-<title>{{ title }}</title>
-<style>
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
-p { overflow-wrap: anywhere; }
-table { border-collapse: collapse; display: block; overflow-x: auto; }
-td, th { text-align: left; padding: .15rem .8rem .15rem 0; border-bottom: 1px solid #8884; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
-.faster { color: light-dark(#146c2e, #7fd99a); } .slower { color: light-dark(#b3261e, #ff9a92); }
-.alarm { border-left: .3rem solid #b3261e; padding-left: .8rem; }
-.cannot, .not { opacity: .75; }
-</style></head><body>
-<h1>Is B faster than A?</h1>
-{% for alarm in alarms %}<p class="alarm"><strong>{{ alarm }}</strong></p>
-{% endfor %}<p><strong>{{ sentence }}</strong></p>
-<p>A: {{ a }}<br>B: {{ b }}</p>
-<h2>What differs</h2>
-{% if conditions %}<table><tr><th></th><th>A</th><th>B</th><th></th></tr>
-{% for one in conditions %}<tr>{% for cell in one %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}</table>{% else %}<p>{{ nothing }}</p>{% endif %}
-{% for level in levels %}<h2>{{ level.title }}</h2>
-{% for reason in level.reasons %}<p>{{ reason }}</p>{% endfor %}
-{% if level.rows %}<table><tr>{% for name in head %}<th>{{ name }}</th>{% endfor %}</tr>
-{% for row in level.rows %}<tr><td>{{ row[0] }}</td>
-{% for cell in row[1:5] %}<td class="number">{{ cell }}</td>{% endfor %}
-<td class="{{ row[5].split()[0] }}">{{ row[5] }}</td></tr>
-{% endfor %}</table>{% endif %}
-{% for line in level.about %}<p>{{ line }}</p>{% endfor %}{% endfor %}
-{% for line in rest %}<p>{{ line }}</p>{% endfor %}
-</body></html>
-"""
 NOTHING = "Nothing that the files state."
 
 
@@ -95,25 +62,6 @@ def as_json(report: Fields) -> str:
     return json.dumps(report | {"levels": levels}, indent=1, ensure_ascii=True) + "\n"
 
 
-def html(report: Fields) -> str:
-    """The comparison as one page that loads nothing; every name is escaped."""
-    import jinja2
-
-    page = jinja2.Environment(autoescape=True).from_string(PAGE)
-    return page.render(
-        title="Is B faster than A?",
-        alarms=[plain(alarm) for alarm in _alarms(report)],
-        sentence=plain(report["sentence"]),
-        a=plain(_files(report["a"])),
-        b=plain(_files(report["b"])),
-        conditions=[[plain(cell) for cell in one] for one in _conditions(report)],
-        nothing=NOTHING,
-        levels=list(_levels(report)),
-        head=HEAD,
-        rest=[plain(one) for one in _rest(report)],
-    )
-
-
 def _alarms(report: Fields) -> Iterator[str]:
     """What stands before the verdict, since no verdict on a figure that cannot be is worth much."""
     for alarm in report["alarms"]:
@@ -149,7 +97,10 @@ def _cells(row: Fields) -> list[str]:
     interval = "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
     # Times in ms; the interval is of the row alone, the verdict of all rows together.
     shown = [f"{row[side]:.4g}" if row["unit"] == "1/s" else f"{1e3 * row[side]:.4g} ms" for side in "ab"]
-    return [row["name"], *shown, f"{row['ratio']:.3f}", interval, row["verdict"]]
+    said = row["verdict"]
+    if by_itself(row):
+        said = f"{'faster' if (row['ratio'] > 1) == (row['unit'] != 's') else 'slower'} by itself"
+    return [row["name"], *shown, f"{row['ratio']:.3f}", interval, said]
 
 
 def _about(level: Fields, margin: float) -> Iterator[str]:
@@ -169,7 +120,8 @@ def _about(level: Fields, margin: float) -> Iterator[str]:
         enough = (
             f" To tell {margin:.0%}, {_range(runs)} runs a side would do with this scatter." if runs else ""
         )
-        yield f"Cannot be told: {names}. {reason}{enough}"
+        begin = "By itself only" if by_itself(rows[0]) else "Cannot be told"
+        yield f"{begin}: {names}. {reason}{enough}"
 
 
 def _range(numbers):

@@ -1,4 +1,4 @@
-"""The comparison of two sides as one dict, which terminal, Markdown, JSON and page print.
+"""The comparison of two sides as one dict, which terminal, Markdown and JSON print.
 
 The dict's form is schema.json; VERSION changes with it.
 """
@@ -233,7 +233,7 @@ def _estimated(sides, key, a, b):
         return ratios.of_printed(*means, *printed), borrowed.PRINTED + more, "", None
     kinds = [
         borrowed.kind(
-            level.conditions["gpu"] or level.conditions["device"],
+            level.conditions["gpu"],
             level.conditions["tool"],
             level.conditions["device_times"] == 1,
         )
@@ -275,9 +275,14 @@ def adjust(levels: Sequence[dict[str, Any]], margin: float) -> None:
                 row["reason"] = _why_unknown(row, len(tested))
 
 
+def by_itself(row: dict[str, Any]) -> bool:
+    """Whether a row's own interval leaves out 1, though it is not told among all that are tested."""
+    return row["verdict"] == UNKNOWN and row["low"] is not None and not row["low"] <= 1 <= row["high"]
+
+
 def _why_unknown(row, number):
-    if row["low"] > 1 or row["high"] < 1:
-        return f"It differs by itself, but not among the {number} figures that are tested together."
+    if by_itself(row):
+        return f"Its own interval leaves out 1; among the {number} figures tested together it is not told."
     return "The interval holds 1."
 
 
@@ -321,7 +326,10 @@ def overall(report: dict[str, Any]) -> tuple[str, str]:
     count = Counter(row["verdict"] for level in usable for row in level["rows"])
     total = sum(count.values())
     where = f"at {len(usable)} of {len(report['levels'])} levels" if len(report["levels"]) > 1 else ""
-    tally = ", ".join(f"{count[word]} {word}" for word in (FASTER, SLOWER, EQUAL, UNKNOWN) if count[word])
+    alone = sum(by_itself(row) for level in usable for row in level["rows"])
+    words = {word: count[word] for word in (FASTER, SLOWER, EQUAL)}
+    words |= {"differ by themselves only": alone, UNKNOWN: count[UNKNOWN] - alone}
+    tally = ", ".join(f"{number} {word}" for word, number in words.items() if number)
     if count[FASTER] and count[SLOWER]:
         verdict, said = MIXED, "B is faster in some figures and slower in others"
     elif count[FASTER] or count[SLOWER]:

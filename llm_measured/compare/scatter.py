@@ -15,7 +15,7 @@ import pandas as pd
 
 from llm_measured.compare import borrowed, conditions, reading
 from llm_measured.core import files
-from llm_measured.published import committed, schema, verdicts
+from llm_measured.published import build, schema, verdicts
 
 OWN = "serving", "latency"
 LOADS = "closed_loop", "open_loop"
@@ -75,7 +75,7 @@ def own(folder: Path) -> pd.DataFrame:
 
 def published() -> pd.DataFrame:
     """The same of the published table, whose rows have no requests (`of` is None)."""
-    table = committed.read("table")
+    table = build.read_table("table")
     fixed = [name for name in table if name not in {*ABOUT, *schema.MEASURED}]
     usable = (table["audit"] == "ok") & table["duplicate_of"].isna() & table["workload"].isin(LOADS)
     left_out = {verdicts.CROWD, *NO_RERUNS}

@@ -39,6 +39,7 @@ COLUMNS = {
     "differing_tokens": Column("tokens that differ from the reference's answers", "%", 100),
     "per_device": Column("output tokens/s per device"),
     "faster": Column("times the throughput"),
+    "kept": Column("share of the pace kept"),
     "pace": Column("times as fast"),
 }
 ENGINE = "backend option"

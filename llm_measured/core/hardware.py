@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pandas as pd
 
-UNKNOWN_VARIANT = "variant unknown"
-
 
 @cache
 def table(name: str) -> pd.DataFrame:

@@ -565,8 +565,8 @@ def _number_format(text: str, model: str, engine: str) -> Format:
             names = sorted(hardware.table("formats")["name"])
             why = f"{text[:40]!r} names no number format; write Q4_K_M, int4, fp8, bf16 or the like."
             raise UnknownName("number format", text, _nearest(text, names), why)
-        # A GGUF file "in F16" keeps the experts of gpt-oss, nearly all of the model, as they are published.
-        if read.bits == 16 and "gpt-oss" in model.lower() and engine.startswith("llama.cpp"):
+        # A GGUF file of more bits keeps the experts of gpt-oss, nearly all of it, as they are published.
+        if read.bits > 4.25 and "gpt-oss" in model.lower() and engine.startswith(("llama.cpp", "ollama")):
             return _format_named("MXFP4")
         return read
     of_name = _read_format(OF_CACHE.sub(" ", model).lower()) if model else None

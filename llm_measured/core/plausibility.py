@@ -1,10 +1,22 @@
 """What no measurement can be: the masks and bounds that validity checks (of our own runs) and audit (of
 anybody's files) share. Each has its own words, and its own rounding to allow for."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 
 from llm_measured.core import metrics
+
+
+def first(*values: np.ndarray) -> np.ndarray:
+    """Element by element the first of `values` that is known; NaN where none is."""
+    return functools.reduce(lambda one, other: np.where(np.isnan(one), other, one), values)
+
+
+def where(condition: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`values` where `condition` holds, NaN elsewhere."""
+    return np.where(condition, values, np.nan)
 
 
 def backwards(ttft_s: pd.Series, e2e_s: pd.Series, rounding_s: float = 0.0) -> pd.Series:

@@ -5,17 +5,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from llm_measured.predict import effects, fit, nearest, prices, question, step
 
-FOLDER = Path(__file__).parent
 PREDICTED = "predicted_output_tokens_per_s"
-OFFLOAD_WIDE = 0.9  # of the logarithm: half an interval for what a host reads, of which few rows tell
+OFFLOAD_WIDE = 0.6  # of the logarithm: half an interval for what a host reads, of which few rows tell
 LOADS = {1.0: "one user", 8.0: "2 to 8 users", float(question.MOST_USERS): "more users"}
+LONG_TOKENS = 16384
 # Families of engines whose intervals are counted apart.
 COUNTED = ("llama.cpp", "mlx", "vllm", "sglang", "tensorrt-llm", "transformers")
 
@@ -40,8 +39,8 @@ def seconds(table: pd.DataFrame, offloaded: np.ndarray, fitted: Fitted) -> tuple
     weights that is read from the host's memory."""
     table = fit.reached(table, fitted.fits[effects.PROMPT])
     mean, shares = _middle(table, offloaded, fitted)
-    # A step of several users takes at least as long as that of fewer of them, down to two.
-    fewer = 2.0
+    # A step of several users takes at least as long as that of fewer of them.
+    fewer = 1.0
     while (more := (table["users"] > fewer).to_numpy()).any():
         least, _ = _middle(table[more].assign(users=fewer), offloaded[more], fitted)
         mean[more] = np.maximum(mean[more], least)
@@ -60,7 +59,7 @@ def _middle(table: pd.DataFrame, offloaded: np.ndarray, fitted: Fitted) -> tuple
     if both.any():
         mean[both] += fitted.fits[effects.STEP].seconds(table[both], offloaded[both])[0]
         mean[both] /= 2
-    # What the nearest measured curve is off says something of several users; of one it was no gain.
+    # What measured curves are off says something of several users; of one it was no gain.
     many = (table["users"] > 1).to_numpy()
     mean[many] += nearest.shift(table[many], fitted.known)
     return mean, shares
@@ -72,7 +71,7 @@ def users_at(table: pd.DataFrame, rate: float) -> np.ndarray:
     users."""
     fitted, nothing = committed(), np.zeros(len(table))
     table = fit.reached(table, fitted.fits[effects.PROMPT])
-    held = step.most_users(table, question.ROOM)
+    held = step.most_users(table)
 
     def enough(users: np.ndarray) -> np.ndarray:
         """Whether each of so many users gets the rate, apart from what fewer get."""
@@ -95,9 +94,11 @@ def users_at(table: pd.DataFrame, rate: float) -> np.ndarray:
 
 
 def group(table: pd.DataFrame) -> pd.Series:
-    """The kind of setup whose intervals are counted together: family of engines and load; phones and
-    processors apart."""
+    """The kind of setup whose intervals are counted together: family of engines and load; apart one user's
+    long contexts with what a host reads (column away, a share), and phones and processors."""
     family = table["engine_family"].where(table["engine_family"].isin(COUNTED), "other engines")
+    deep = (table["users"] == 1) & ((table["context"] > LONG_TOKENS) | (table["away"] > 0))
+    family = family.mask(deep, "long contexts and hosts")
     family = family.mask(effects.is_small(table), "phones and processors")
     load = pd.cut(table["users"], [0.0, *LOADS], labels=list(LOADS.values())).astype(str)
     return family + ", " + load
@@ -106,29 +107,28 @@ def group(table: pd.DataFrame) -> pd.Series:
 @cache
 def widths() -> pd.DataFrame:
     """Per group (and per load, where a group has too few sources) wide and likely: how far, as a logarithm,
-    95 of 100 and two of three sources are off that were left out."""
-    return pd.read_csv(FOLDER / "intervals.csv").set_index("group")
+    92 of 100 and two of three sources are off that were left out."""
+    return pd.read_csv(fit.FOLDER / "intervals.csv").set_index("group")
 
 
 def half_widths(table: pd.DataFrame, known: pd.DataFrame, new: np.ndarray) -> np.ndarray:
-    """Columns wide and likely of `known` (as `widths`) for each setup, wider where it is `new` (as `unseen`)
-    and where the memory may be one of two."""
+    """Columns wide and likely of `known` (as `widths`) for each setup, wider where it is `new` (as `unseen`),
+    where the memory may be one of two, and where a host reads a share (column away)."""
     groups = group(table)
     alone = groups.where(groups.isin(known.index), groups.str.split(", ").str[1])
     half = known.loc[alone, ["wide", "likely"]].to_numpy()
     half = half * np.where(new, UNSEEN, 1.0)[:, None]
     spread = np.log(table["bandwidth_most"] / table["bandwidth_low"]).to_numpy(dtype=float) / 2
-    return np.hypot(half, spread[:, None])
+    spread = np.hypot(half, spread[:, None])
+    return np.hypot(spread, (table["away"] > 0).to_numpy()[:, None] * [OFFLOAD_WIDE, OFFLOAD_WIDE / 2])
 
 
 def interval(table: pd.DataFrame, offloaded: np.ndarray | None = None) -> pd.DataFrame:
-    """Columns seconds, low, high (of a step, 95 of 100 sources), likely_low, likely_high (two of three) and a
+    """Columns seconds, low, high (of a step, 92 of 100 sources), likely_low, likely_high (two of three) and a
     column for each of step.PARTS (its share of the time)."""
     away = np.zeros(len(table)) if offloaded is None else offloaded
     mean, shares = seconds(table, away, committed())
-    half = np.hypot(
-        half_widths(table, widths(), unseen(table)), (away > 0)[:, None] * [OFFLOAD_WIDE, OFFLOAD_WIDE / 2]
-    )
+    half = half_widths(table.assign(away=away), widths(), unseen(table))
     least = step.least(table, away)
     out = pd.DataFrame(shares, columns=list(step.PARTS), index=table.index)
     out["seconds"] = np.maximum(np.exp(mean), least)
@@ -136,25 +136,6 @@ def interval(table: pd.DataFrame, offloaded: np.ndarray | None = None) -> pd.Dat
         out[f"{name}low"] = np.maximum(np.exp(mean - wide), least)
         out[f"{name}high"] = np.maximum(np.exp(mean + wide), least)
     return out
-
-
-def fits(table: pd.DataFrame) -> np.ndarray:
-    """Share of the weights that does not fit beside the cache, of setups; 0 where all does."""
-    return step.outside(table, question.ROOM)
-
-
-def away_share(table: pd.DataFrame, outside: np.ndarray) -> np.ndarray:
-    """Share of the weights that is left on the host where `outside` does not fit: buffers and a desktop take
-    their part of the card then."""
-    more = outside + step.DESKTOP_BYTES / step.weight_bytes(table)
-    return np.where(outside > 0, np.minimum(more, 1), 0.0)
-
-
-def offloads(table: pd.DataFrame) -> np.ndarray:
-    """Whether what does not fit is read from the host's memory, of setups: one user, and an engine that
-    leaves the rest there."""
-    engines = table["engine_family"].isin(question.machines.OFFLOADING)
-    return (engines & (table["users"] == 1)).to_numpy(dtype=bool)
 
 
 UNSEEN = 1.3  # times wider is an interval where no case had the engine, the generation or the format
@@ -180,8 +161,8 @@ def expected(table: pd.DataFrame) -> pd.DataFrame:
     not run as if it fitted), outside and away (shares of the weights), host_gb_per_s, runs (all fits, or the
     engine leaves the rest in the host's memory), weights_gb, cache_gb, held_gb, users_fit, and the share of
     each of step.PARTS."""
-    outside, told = fits(table), offloads(table)
-    away = np.where(told, away_share(table, outside), 0.0)
+    outside, told = step.outside(table), step.offloads(table)
+    away = step.away_share(table, outside)
     found = interval(table, away)
     return found[list(step.PARTS)].assign(
         **rates(found),
@@ -193,32 +174,8 @@ def expected(table: pd.DataFrame) -> pd.DataFrame:
         weights_gb=step.weight_bytes(table) / 1e9,
         cache_gb=step.cache_bytes(table) / 1e9,
         held_gb=step.capacity(table) / 1e9,
-        users_fit=step.most_users(table, question.ROOM),
+        users_fit=step.most_users(table),
     )
-
-
-def predictions(questions: pd.DataFrame) -> pd.DataFrame:
-    """One row per question, same index; columns predicted_output_tokens_per_s, `…_low`, `…_high` (of one
-    user, 95 % of sources), bound_output_tokens_per_s, estimated (something of the question was guessed, or
-    its engine, generation or format was never seen, or a part is read from the host's memory) and refused
-    (one sentence; then the others are empty)."""
-    table = question.read(questions)
-    out = pd.DataFrame(np.nan, index=table.index, columns=[PREDICTED + end for end in ("", "_low", "_high")])
-    out["bound_output_tokens_per_s"] = np.nan
-    out["estimated"] = None
-    part = table[table["refused"] == ""]
-    if len(part):
-        found = expected(part)
-        table.loc[part.index, "refused"] = too_large(part, found)
-        part, found = part[found["runs"]], found[found["runs"]]
-        for end, name in (("", "rate"), ("_low", "low"), ("_high", "high")):
-            out.loc[part.index, PREDICTED + end] = found[name]
-        out.loc[part.index, "bound_output_tokens_per_s"] = found["bound"]
-        out.loc[part.index, "estimated"] = (
-            unseen(part) | (part["guessed"].str.len() > 0) | (found["outside"] > 0)
-        )
-    out["refused"] = table["refused"]
-    return out
 
 
 def too_large(table: pd.DataFrame, found: pd.DataFrame) -> list[str]:
@@ -239,7 +196,7 @@ def too_large(table: pd.DataFrame, found: pd.DataFrame) -> list[str]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is expected for one question: tokens/s with its intervals (95 of 100 sources; likely: two of
+    """What is expected for one question: tokens/s with its intervals (92 of 100 sources; likely: two of
     three) and bound (None where it hangs on a guess), seconds to the first token of a prompt alone on the
     machine, gigabytes needed and held, how many users fit, the share of the weights that does not (outside)
     and that stays on the host (away), who measured exactly this, what comes nearest, the price of an
@@ -262,7 +219,6 @@ class Answer:
     outside: float
     away: float
     host_gb_per_s: float
-    offloads: bool
     exact: pd.DataFrame
     near: pd.DataFrame
     price: prices.Price | None
@@ -271,16 +227,15 @@ class Answer:
     @property
     def answered(self) -> bool:
         """Whether the setup runs at all: all fits, or the engine leaves the rest in the host's memory."""
-        return not self.outside or self.offloads
+        return not self.outside or self.away > 0
 
     @property
     def usd_per_million(self) -> tuple[float, float, float] | None:
         """(dollars per million output tokens, low, high); None without a price, or of what does not run."""
         if self.price is None or not self.answered:
             return None
-        middle, low, high = (
-            prices.per_million(self.price, self.setup, rate) for rate in (self.rate, self.high, self.low)
-        )
+        hour, rates = self.price.usd_per_gpu_hour, (self.rate, self.high, self.low)
+        middle, low, high = (prices.per_million(hour, self.setup, rate) for rate in rates)
         return middle, low, high
 
 
@@ -313,7 +268,6 @@ def one(asked: Mapping[str, object]) -> Answer:
         near=nearest.of(setup, 5),
         price=prices.of(setup),
         **{name: float(found[name]) for name in NUMBERS},
-        offloads=bool(found["runs"] and found["outside"] > 0),
         variants=tuple(
             one({**plain, "accelerator": other, "accelerators": f"{setup['accelerators']:g}"})
             for other in setup["variants"]

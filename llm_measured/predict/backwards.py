@@ -11,7 +11,6 @@ from llm_measured.core import hardware
 from llm_measured.predict import answer, nearest, prices, question, step
 
 MOST_LINES = 40  # of a table in a terminal
-MOST_MODELS = 15
 GROUPS = (1, 2, 4, 8)  # accelerators that share one copy of a model
 MOST_ASKED = 1_000_000  # users that `how_many` divides among copies
 
@@ -21,7 +20,7 @@ def _answers(asked: Mapping[str, object], column: str, names: list[str]) -> pd.D
     setups with rate, low, high, likely_low, likely_high (tokens/s) and prices.COLUMNS."""
     table = question.read(pd.DataFrame([dict(asked)] * len(names), dtype=object).assign(**{column: names}))
     table = table[(table["refused"] == "") & table["memory_bytes"].notna()]
-    table = table[answer.fits(table) == 0]
+    table = table[step.outside(table) == 0]
     if table.empty:
         return table.assign(**dict.fromkeys([*answer.RATES, *prices.COLUMNS], 0.0))
     rates = answer.rates(answer.interval(table))
@@ -95,9 +94,9 @@ def most_users(asked: Mapping[str, object], rate: float) -> Users:
     if table["refused"].iloc[0]:
         raise question.Refused(table["refused"].iloc[0])
     # One user's context is what is stated or short; of more it has their prompts in it.
-    setup, held = table.iloc[1], float(step.most_users(table.iloc[1:2], question.ROOM)[0])
+    setup, held = table.iloc[1], float(step.most_users(table.iloc[1:2])[0])
     _known_memory(setup)
-    fitting = table[answer.fits(table) == 0]
+    fitting = table[step.outside(table) == 0]
     if fitting.empty:
         return Users(0, 0, 0, 0, 0.0, setup)
     found = answer.rates(answer.interval(fitting))
@@ -162,24 +161,15 @@ def how_many_text(asked: Mapping[str, object], rate: float, in_json: bool = Fals
             f"user {rate:g} tokens/s."
         )
     head = f"For {int(text):,} users at once with {rate:g} tokens/s each (from, to: in two of three sources):"
-    return _lines(head, shown, MOST_LINES)
+    return _lines(head, shown)
 
 
 def reaching_text(asked: Mapping[str, object], rate: float, in_json: bool = False) -> str:
     """`reaching` as lines, or as JSON."""
     table = reaching(asked, rate)
-    shown = pd.DataFrame(
-        {
-            "accelerator": table["machine"],
-            "tokens/s": table["rate"],
-            "from": table["low"],
-            "to": table["high"],
-            "sure": table["sure"],
-            "$ per 10⁶ tokens": table[prices.PER_MILLION],
-            "price": table["price_source"],
-            "measured by": table["exact"],
-        }
-    )
+    titles = ["accelerator", "tokens/s", "from", "to", "sure", "$ per 10⁶ tokens", "price", "measured by"]
+    names = ["machine", "rate", "low", "high", "sure", prices.PER_MILLION, "price_source", "exact"]
+    shown = table[names].set_axis(titles, axis=1)
     if in_json:
         return answer.as_json("accelerators", shown)
     if shown.empty:
@@ -191,32 +181,25 @@ def reaching_text(asked: Mapping[str, object], rate: float, in_json: bool = Fals
         f"{int((table['sure'] == 'yes').sum())} of them with the whole interval (sure: yes), "
         f"{int((table['sure'] == 'likely').sum())} more in two of three sources (likely)."
     )
-    return _lines(head, shown, MOST_LINES)
+    return _lines(head, shown)
 
 
 def largest_text(asked: Mapping[str, object], rate: float, in_json: bool = False) -> str:
     """`largest` as lines, or as JSON."""
     table = largest(asked, rate)
-    shown = pd.DataFrame(
-        {
-            "model": table["model"],
-            "10⁹ parameters": table["parameters"] / 1e9,
-            "active": table["active"] / 1e9,
-            "weights (GB)": table["weights_gb"],
-            "tokens/s": table["rate"],
-            "from": table["low"],
-            "to": table["high"],
-        }
-    )
+    titles = ["model", "10⁹ parameters", "active", "weights (GB)", "tokens/s", "from", "to"]
+    names = ["model", "parameters", "active", "weights_gb", "rate", "low", "high"]
+    shown = table[names].set_axis(titles, axis=1)
+    shown[titles[1:3]] /= 1e9
     if in_json:
         return answer.as_json("models", shown)
     if shown.empty:
         return f"No known model fits{f' and is expected to reach {rate:g} tokens/s' if rate else ''}."
     fast = f" and are expected to reach {rate:g} tokens/s" if rate else ""
-    return _lines(f"{len(shown)} known models fit{fast}, the largest first.", shown, MOST_MODELS)
+    return _lines(f"{len(shown)} known models fit{fast}, the largest first.", shown)
 
 
-def _lines(head: str, shown: pd.DataFrame, most: int) -> str:
-    words = shown.head(most).to_string(index=False, float_format=answer.short, na_rep="")
-    rest = [f"… and {len(shown) - most} more (--json has all)."] if len(shown) > most else []
+def _lines(head: str, shown: pd.DataFrame) -> str:
+    words = shown.head(MOST_LINES).to_string(index=False, float_format=answer.short, na_rep="")
+    rest = [f"… and {len(shown) - MOST_LINES} more (--json has all)."] if len(shown) > MOST_LINES else []
     return "\n".join([head, words, *rest])

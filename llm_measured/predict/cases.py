@@ -9,7 +9,7 @@ import pandas as pd
 
 from llm_measured.core import hardware, names
 from llm_measured.predict import question, step
-from llm_measured.published import checks, derived
+from llm_measured.published import checks, comparable, derived
 
 # Runs that strangers sent in, over several lengths together, hold shared and partly offloaded machines: of
 # these a case is the median of at least so many.
@@ -17,11 +17,15 @@ FEWEST_SENT_IN = 4
 # When sources measured whose rows state no date but that of their repository's last change: by their texts
 # and their newest model (argonne: Qwen2 of June 2024, no Llama 3.1).
 MEASURED = {"argonne-llm-inference-bench": "2024-07", "gpt-fast": "2023-12", "autoawq": "2023-12"}
+# GB of accelerators that a source names without their variant: its scripts for the A100 are queued on Polaris
+# (vLLM/A100, run_benchmarks.sh), whose A100 have 40 GB (ALCF's user guide, machine overview).
+MEMORY = {"argonne-llm-inference-bench: Nvidia A100 GPU": 40.0}
 SHORTEST_ANSWER = 32  # tokens, below which a rate is mostly its start
+TAKEN = 0.9  # of the memory: what engines take of it where nobody told them otherwise
 FEW_USERS = 8  # up to which a source may say less of how they were served
 # What a case of a source is made of.
 CASE = ["source", "machine", "accelerators", "split", "model", "format", "engine", "era", "users", "depth"]
-CASE += ["cache_bytes_per_token", "ratio"]
+CASE += ["cache_bytes_per_token", "ratio", "host_share", "host_sold"]
 # Sources in which strangers send in what their own machines do, shared and power-limited ones among them.
 CROWD = {"localscore", "pocketpal", "localmaxxing", "llmfit-community"}
 
@@ -54,12 +58,23 @@ def eligible(rows: pd.DataFrame) -> pd.Series:
         & ~rows["flags"].fillna("").str.contains(r"n_gpu_layers=0\b")
         & rows["caveat"].isna()
         & rows["duplicate_of"].isna()
+        & ~stated_twice(rows)
     )
+
+
+def stated_twice(rows: pd.DataFrame) -> pd.Series:
+    """Which rows state of all accelerators the very number that their source states elsewhere of each: a
+    heading that was corrected later, or the same measurement of one accelerator."""
+    same = ["source", "accelerator_raw", "checkpoint_raw", "weights_format", "accelerators", "batch"]
+    same += ["input_tokens", "output_tokens", "throughput_raw"]
+    of_each = rows["throughput_scope"] == "per_accelerator"
+    again = of_each.groupby([rows[name] for name in same], dropna=False).transform("any")
+    return again & ~of_each & rows["throughput_raw"].notna()
 
 
 def asked(rows: pd.DataFrame) -> pd.DataFrame:
     """The published `rows` as questions, same index: what a reader would write to ask for them."""
-    unknown = rows["accelerator"].isna() | rows["accelerator"].isin([hardware.UNKNOWN_VARIANT, "cpu"])
+    unknown = rows["accelerator"].fillna("").isin(comparable.NO_VARIANT)
     date = rows["measured_on"].fillna(rows["source"].map(MEASURED)).fillna(rows["published_on"])
     when = date.str[:4].astype(float) + (date.str[5:7].replace("", None).astype(float) - 0.5).fillna(6) / 12
     # A version says more than the day on which somebody ran it.
@@ -67,17 +82,21 @@ def asked(rows: pd.DataFrame) -> pd.DataFrame:
         question.version_year(names.engine(engine).family, version)
         for engine, version in zip(rows["engine"].fillna("any"), rows["version_name"].astype(object))
     ]
+    kinds = rows["accelerator"].map(hardware.by_accelerator()["kind"])
     by_rows = rows["flags"].fillna("").str.contains(r"split[-_]mode=row|-sm row")
+    known = rows["source"] + ": " + rows["accelerator_raw"].fillna("")
     tensor = (rows["tp"] > 1) & (rows["tp"] == rows["accelerators"]) | by_rows
     return pd.DataFrame(
         {
-            "accelerator": rows["accelerator"].where(~unknown, rows["accelerator_raw"]),
-            "accelerator_memory_gb": rows["accelerator_memory_gb"],
+            # "CPU" names no processor.
+            "accelerator": rows["accelerator"].where(~unknown, rows["accelerator_raw"].replace("CPU", "")),
+            "accelerator_memory_gb": rows["accelerator_memory_gb"].fillna(known.map(MEMORY)),
             "model": rows["model"].fillna(rows["checkpoint_raw"]),
             "weights_format": rows["weights_format"].fillna(""),
             "engine": rows["engine"].fillna("any") + " " + rows["backend"].fillna(""),
             "accelerators": rows["accelerators"].fillna(1),
             "split": np.where(tensor, "tensor", np.where(rows["pp"] == rows["accelerators"], "layers", "")),
+            "host": rows["host_cpu"].where(kinds == "GPU"),
             "year": pd.Series(of_version, rows.index, dtype=float).fillna(when),
             "kv_bits": rows["kv_format_name"].map(
                 {name: _kv_bits(name) for name in rows["kv_format_name"].dropna().unique()}
@@ -107,6 +126,7 @@ def setups(rows: pd.DataFrame) -> pd.DataFrame:
     table["users"] = derived.in_flight(rows).fillna(1)
     table["context"] = cached.where(known, question.USUAL_CONTEXT)
     table["depth"] = depth(table["context"])
+    table["host_share"] = on_host(rows, table)
     # A batch that starts at once has no prompts in its steps where the time of a token is stated apart.
     apart = (rows["workload"] == "static_batch") & (
         rows["tpot_mean_ms"].notna() | rows["tpot_p50_ms"].notna()
@@ -116,6 +136,30 @@ def setups(rows: pd.DataFrame) -> pd.DataFrame:
     proportion = np.round(np.log2((table["prompt"] + 1) / table["answer"]) / 2)
     table["ratio"] = np.where(table["users"] > 1, proportion, 0)
     return table
+
+
+def on_host(rows: pd.DataFrame, table: pd.DataFrame) -> pd.Series:
+    """Share of the weights in the host's memory as `rows` state it, `table` their setups: bytes of a log,
+    layers' experts (-ot exps=CPU, --n-cpu-moe), layers beyond -ngl; NaN where they state none of these."""
+    told = rows["offload"].astype("string").fillna("")
+    experts = 1 - table["always"] / table["parameters"]
+    some = told.str.extract(r"(?:ncmoe|n-cpu-moe) (\d+)")[0].astype(float) / table["layers"]
+    every = told.str.fullmatch(r"(?:ot |override-tensor )?(?:\W*(?:\w+_)?exps\.?=CPU)+|cpu-moe")
+    layers = table["layers"].where(table["known_model"].notna())
+    on_card = rows["flags"].astype("string").str.extract(r"ngl=(\d+)")[0].astype(float) / layers
+    looked_up = (table["active"] - table["read_parameters"]) * table["bits"] / 8  # lies there always
+    share = (rows["host_weights_bytes"] - looked_up).clip(lower=0) / step.weight_bytes(table)
+    share = share.fillna(experts * some.mask(every.astype(bool), 1.0).clip(upper=1))
+    return share.fillna((1 - on_card).where(on_card < 1)).clip(upper=1)
+
+
+def waiting(rows: pd.DataFrame, table: pd.DataFrame) -> pd.Series:
+    """Which of `rows`, of several users, start together and do not fit whole, prompts and answers, in what an
+    engine takes of the memory: some wait, and how many is not said; `table`: their setups."""
+    whole = table.assign(context=table["context"] + table["answer"] / 2)
+    whole["memory_bytes"] *= TAKEN
+    together = (rows["workload"] == "static_batch") & (table["users"] > 1)
+    return together & (step.outside(whole) > 0)
 
 
 def depth(context: pd.Series) -> pd.Series:
@@ -134,8 +178,11 @@ def cases(rows: pd.DataFrame) -> pd.DataFrame:
     table["fine"] = (part["audit"] != checks.EXCLUDED).to_numpy()
     table["crowd"] = part["source"].isin(CROWD)
     table["rate"] = derived.derived(part)["output_tokens_per_s_per_request"]
-    table = table[table["refused"] == ""]
-    table = table[step.outside(table, question.ROOM) == 0]
+    table = table[(table["refused"] == "") & ~waiting(part, table)]
+    table["outside"] = step.outside(table)
+    table = table[(table["outside"] == 0) | step.offloads(table)]
+    table["away"] = step.away_share(table, table["outside"].to_numpy())
+    table.loc[table["away"] == 0, ["host_share", "host_sold"]] = np.nan
     grouped = table.groupby(CASE, sort=True, dropna=False)
     one = grouped.first()
     for name in ("rate", "context", "year", "prompt", "answer"):
@@ -168,7 +215,8 @@ def prompts(rows: pd.DataFrame) -> pd.DataFrame:
     ]
     table = setups(part).assign(source=part["source"], prompt=given[part.index], seconds=seconds[part.index])
     table = table[table["refused"] == ""]
-    table = table[step.outside(table, question.ROOM) == 0]
+    outside = step.outside(table)
+    table = table[(outside == 0) & (step.away_share(table, outside) == 0)]
     grouped = table.groupby(PROMPTS, sort=True, dropna=False)
     one = grouped.first()
     one["seconds"], one["year"] = grouped["seconds"].median(), grouped["year"].median()
@@ -176,5 +224,6 @@ def prompts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def taught(table: pd.DataFrame) -> pd.Series:
-    """Which `cases` a fit may learn from: no check excludes them, and they are not faster than the bound."""
-    return table["fine"] & (1 / table["rate"] >= step.least(table))
+    """Which `cases` a fit may learn from: everything is on the accelerator, no check excludes them, and they
+    are not faster than the bound."""
+    return table["fine"] & (table["away"] == 0) & (1 / table["rate"] >= step.least(table))

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from llm_measured.predict import answer, backwards, prices, question
+from llm_measured.predict import answer, backwards, columns, prices, question
+from llm_measured.published import comparable, lookup
 
 MOST_BYTES = 64_000_000
 
@@ -49,7 +50,7 @@ def predict(file: str, out: str) -> str:
     """Write `file` with its predictions to `out`; returns one sentence of what was done. Columns that a
     prediction makes replace those of the same name."""
     rows = read(file)
-    made = answer.predictions(rows)
+    made = columns.predictions(rows)
     ends = {"rate": "", "low": "_low", "high": "_high"}
     rates = pd.DataFrame({name: made[answer.PREDICTED + end] for name, end in ends.items()})
     made = made.join(prices.costs(question.read(rows), rates))
@@ -59,6 +60,23 @@ def predict(file: str, out: str) -> str:
     return (
         f"{len(rows) - refused} of {len(rows)} rows predicted, {refused} refused (column refused says why)."
     )
+
+
+def _as_on_cards(setup):
+    """One user's measured number, the same as on the page Cards and in published_lookup.csv."""
+    if setup["users"] > 1 or setup["accelerators"] > 1 or setup["context"] > comparable.LONGEST_CONTEXT:
+        return []
+    found = lookup.cell(setup["family"], setup["known_model"], setup["bits"])
+    if found.empty:
+        return []
+    rates = dict.fromkeys(map(lookup.written, found["rate"]))
+    by = found["source"]
+    other = ""
+    if (found["reference"] == "no").any():
+        unnamed = found["variant"].fillna("").isin(comparable.NO_VARIANT)
+        by = by + (" on " + found["variant"]).mask(unnamed, "")
+        other = ", in another setup"
+    return [f"Measured by others: {' to '.join(rates)} tokens/s ({' to '.join(by)}{other})."]
 
 
 def told(found: answer.Answer, cases: bool = True) -> str:
@@ -71,15 +89,16 @@ def told(found: answer.Answer, cases: bool = True) -> str:
         f"{setup['active'] / 1e9:.4g} active), {setup['bits']:.3g} bits, {engine}, "
         f"{setup['context']:,.0f} tokens in the cache{_load(setup)}."
     ]
+    lines += _as_on_cards(setup) if cases else []
     if cases and len(found.exact):
-        lines.append("Measured by others, exactly this:")
+        lines.append("Rows of exactly this:")
         lines += [f"  {case(row)}" for _, row in found.exact.head(6).iterrows()]
     lines.append(_memory(found))
     users = setup["users"]
     bound = f"; the bound is {answer.short(found.bound)}" if found.bound else ""
     lines.append(
         f"Expected: {answer.short(found.rate)} tokens/s{' of each user' if users > 1 else ''}, "
-        f"{answer.short(found.low)} to {answer.short(found.high)} in 95 of 100 sources, "
+        f"{answer.short(found.low)} to {answer.short(found.high)} in 92 of 100 sources, "
         f"{answer.short(found.likely_low)} to {answer.short(found.likely_high)} in two of three{bound}."
     )
     for one in found.variants:
@@ -187,14 +206,15 @@ def _memory(found: answer.Answer) -> str:
     fit = f"; {found.users_fit:,.0f} users would fit at that context" if users > 1 else ""
     if found.held_gb == float("inf"):
         return f"Memory: {needs}; how much there is nobody stated."
-    if not found.outside:
+    if not found.away and not found.outside:
         return f"Fits: {needs} of {found.held_gb:.3g} GB{fit}."
-    if found.offloads:
+    if found.away:
         parts = "experts" if found.setup["mixture"] == "mixture" else "layers"
-        stated = found.setup["host_bandwidth"] == found.setup["host_bandwidth"]
-        guess = "" if stated else ", a guess: state --host-bandwidth-gb-per-s"
+        stated = found.setup[["host_bandwidth", "host_sold"]].notna().any()
+        guess = "" if stated else ", a guess: state --host or --host-bandwidth-gb-per-s"
+        whole = "Does not fit" if found.outside else "Fits"
         return (
-            f"Does not fit: {needs}, {found.held_gb:.3g} GB held. {100 * found.away:.0f} % of the weights "
+            f"{whole}: {needs}, {found.held_gb:.3g} GB held. {100 * found.away:.0f} % of the weights "
             f"({parts}) stay in the host's memory, which gives {found.host_gb_per_s:.3g} GB/s{guess}."
         )
     held = f"{found.held_gb:.3g} GB held{fit}"
@@ -225,6 +245,7 @@ def _question(words: list[str]) -> str:
         parser.add_argument(option, dest=f"named_{name}", default="", help=argparse.SUPPRESS)
     parser.add_argument("--accelerators", default="", help="how many")
     parser.add_argument("--split", default="", help="tensor (side by side) or layers (one after the other)")
+    parser.add_argument("--host", default="", help="processor beside the accelerator")
     parser.add_argument("--users", "--concurrency", dest="concurrency", default="", help="requests at once")
     for name, limit in question.LIMITS.items():
         if name not in ("accelerators", "concurrency", "accelerator_memory_gb"):

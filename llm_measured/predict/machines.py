@@ -5,34 +5,12 @@ variants.csv counts who has measured each accelerator of a name that may mean se
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 import pandas as pd
 
 from llm_measured.core import hardware, names
 
-# Generations of one vendor's memory controllers and kernels, by the accelerator's id.
-ARCHITECTURES = [
-    ("Hopper", r"gh200|h[12]00|h800|h20-"),
-    ("Blackwell server", r"g?b[23]00"),
-    ("Blackwell", r"rtx-pro-|rtx-50"),
-    ("DGX Spark", r"dgx-spark|jetson-agx-thor"),
-    ("Ampere server", r"a100|a800|a30$|cmp-170"),
-    ("Ada", r"l40|l20|l4$|rtx-40|.*-ada$"),
-    ("Ampere", r"rtx-30|rtx-a\d|a10g?$|a16|a2$|a40"),
-    ("Jetson", r"jetson"),
-    ("Turing", r"t4$|rtx-20|gtx-16|titan-rtx|quadro-rtx"),
-    ("Volta", r"v100|titan-v"),
-    ("Pascal", r"p100|p40|p4$|gtx-10|titan-xp|quadro-p"),
-    ("GCN", r"mi[56]0$|radeon-vii|rx-vega"),
-    ("CDNA", r"mi\d"),
-    ("RDNA 4", r"rx-9|ai-pro-r9"),
-    ("RDNA 3", r"rx-7|pro-w7"),
-    ("RDNA 2", r"rx-[56]|pro-[vw]6"),
-    ("Strix Halo", r"ryzen-ai-max"),
-    ("Arc", r"arc-"),
-    *((f"Apple M{n}", rf"m{n}($|-\d+c|-(pro|max|ultra))") for n in range(1, 6)),
-]
 # Models whose layers are other than attention over everything and a gated MLP.
 MODEL_KINDS = [
     (
@@ -59,14 +37,8 @@ LAYERS_SINCE = 2024.0
 OFFLOADING = {"llama.cpp", "ktransformers", "transformers", "any"}
 # 16-bit operations per byte of bandwidth, by kind of accelerator, where no datasheet states the peak: only
 # the time of a prompt needs it, and the fit corrects it by class and generation.
-OPERATIONS_PER_BYTE = {
-    "GPU": 80.0,
-    "integrated": 40.0,
-    "CPU": 8.0,
-    "phone": 30.0,
-    "NPU": 100.0,
-    "ASIC": 150.0,
-}
+OPERATIONS_PER_BYTE = {"GPU": 80.0, "integrated": 40.0, "CPU": 8.0}
+OPERATIONS_PER_BYTE |= {"phone": 30.0, "NPU": 100.0, "ASIC": 150.0}
 # Of a unified memory, what an accelerator may hold: macOS gives it three quarters until somebody raises the
 # limit (iogpu.wired_limit_mb), as people with large models do; the system needs the rest.
 UNIFIED_SHARE = 0.92
@@ -93,8 +65,15 @@ class Machine:
 
 
 def architecture(accelerator: str, family: str) -> str:
-    """The generation of an accelerator's id; its family where no rule knows it."""
-    return next((name for name, pattern in ARCHITECTURES if re.match(pattern, accelerator)), family)
+    """The generation of an accelerator's id, of one vendor's memory controllers and kernels; its family where
+    no row of architectures.csv matches the id."""
+    rules = _architectures().itertuples(index=False, name=None)
+    return next((name for name, pattern in rules if re.match(pattern, accelerator)), family)
+
+
+@cache
+def _architectures() -> pd.DataFrame:
+    return pd.read_csv(Path(__file__).with_name("architectures.csv"))
 
 
 def kind(accelerator: str) -> str:
@@ -142,7 +121,8 @@ def machine(name: str, memory_gb: float | None = None) -> Machine | str:
         # One machine: the variant that most sources have measured, with its own bandwidth and memory.
         card = rated.iloc[0]
         low = high = float(card["bandwidth_gb_per_s"]) * 1e9
-        others = tuple(one for one in rated.index if one != card.name and _differ(card, rated.loc[one]))
+        decides = rated[["bandwidth_gb_per_s", "memory_gb"]].fillna(-1)
+        others = tuple(rated.index[(decides != decides.iloc[0]).any(axis=1)])
         if others:
             taken = (
                 "the variant that most have measured" if _measured(str(card.name))[0] else "one of several"
@@ -197,26 +177,19 @@ def _unsure(card: pd.Series, stated: float | None) -> list[str]:
 def _mobile() -> dict[str, tuple[float, float]]:
     """GB/s of memory that phones and boards are sold with (the slower is sold too), where accelerators.csv
     has none: width of the bus times clock, from memory of the makers' pages."""
-    with (resources.files("llm_measured.predict") / "mobile.csv").open(encoding="utf-8") as file:
-        return {name: (fast, slow) for name, fast, slow in pd.read_csv(file).itertuples(index=False)}
+    file = Path(__file__).with_name("mobile.csv")
+    return {name: (fast, slow) for name, fast, slow in pd.read_csv(file).itertuples(index=False)}
 
 
 @cache
 def _variants() -> dict[str, tuple[int, int]]:
     """Accelerator -> (sources, rows) that have measured it."""
-    with (resources.files("llm_measured.predict") / "variants.csv").open(encoding="utf-8") as file:
-        table = pd.read_csv(file).set_index("accelerator")
-    return {str(name): (int(row["sources"]), int(row["rows"])) for name, row in table.iterrows()}
+    file = Path(__file__).with_name("variants.csv")
+    return {name: tuple(counts) for name, *counts in pd.read_csv(file).itertuples(index=False)}
 
 
 def _measured(accelerator: str) -> tuple[int, int]:
     return _variants().get(accelerator, (0, 0))
-
-
-def _differ(one: pd.Series, other: pd.Series) -> bool:
-    """Whether two variants differ in what decides a rate or what fits."""
-    columns = ["bandwidth_gb_per_s", "memory_gb"]
-    return bool((one[columns].fillna(-1) != other[columns].fillna(-1)).any())
 
 
 def _memory_bytes(card: pd.Series, read: names.Accelerator, memory_gb: float | None) -> float:

@@ -7,27 +7,20 @@ import numpy as np
 import pandas as pd
 
 FILE = Path(__file__).with_name("cases.csv.gz")
-COLUMNS = [
-    *("source", "row_id", "source_url", "measured_by", "measured_on", "engine_version", "rows", "rate"),
-    *(
-        "machine",
-        "family",
-        "architecture",
-        "accelerators",
-        "split",
-        "bandwidth",
-        "model",
-        "mixture",
-        "active",
-    ),
-    *("format", "scheme", "bits", "engine", "engine_family", "era", "context", "users", "crowd", "off"),
-]
-# How far cases of one machine are apart, for what is learnt from them of another: of each difference, of each
-# doubling, and for what strangers sent in.
+COLUMNS = ["source", "row_id", "source_url", "measured_by", "measured_on", "engine_version", "rows", "rate"]
+COLUMNS += ["machine", "family", "architecture", "accelerators", "split", "bandwidth", "model", "mixture"]
+COLUMNS += ["active", "format", "scheme", "bits", "engine", "engine_family", "era", "context", "users"]
+COLUMNS += ["prompt", "answer", "kv_bits", "weight"]
+# How unlike two cases of one machine and family of engines are: of each difference, and of each doubling.
 DIFFERENT = {"model": 0.7, "mixture": 1.0, "engine": 0.7, "era": 0.5, "scheme": 0.3, "split": 0.5}
-DOUBLED = {"active": 0.35, "bits": 0.3, "accelerators": 0.7, "users": 0.4, "context": 0.2}
-SENT_IN = 0.7
-ALONE = 0.5  # the weight of the model against one source that measured exactly this
+DOUBLED = {"active": 0.35, "bits": 0.3, "accelerators": 0.7, "users": 0.1, "context": 0.1}
+DOUBLED |= {"prompt": 0.1, "kv_bits": 0.4}  # a prompt counts beside its answer
+FEW_TOKENS = {"context": 512.0, "prompt": 64.0}  # that count as none
+# Variances of what the model is off: of a setup whoever measures it, of a source, and of a case alone.
+SETUP, SOURCE, CASE = 0.15, 0.04, 0.005
+STUDENT, ROUNDS = 4.0, 6  # a case that the others contradict weighs little: its noise has Student's tails
+BY = ["machine", "engine_family"]  # cases that differ in these say nothing of each other
+CURVE = ["accelerators", "split", "model", "format", "engine"]  # and in none of these are one curve
 
 
 @cache
@@ -39,41 +32,66 @@ def published() -> pd.DataFrame:
 def write(cases: pd.DataFrame) -> None:
     """Keep `cases`, to be shown beside an answer."""
     table = cases.loc[cases["fine"], COLUMNS]
-    table.to_csv(
-        FILE,
-        index=False,
-        float_format="%.5g",
-        lineterminator="\n",
-        compression={"method": "gzip", "mtime": 1},
-    )
+    packed = {"method": "gzip", "mtime": 1}
+    table.to_csv(FILE, index=False, float_format="%.5g", lineterminator="\n", compression=packed)
+
+
+def _alike(one: pd.DataFrame, other: pd.DataFrame) -> np.ndarray:
+    """How alike each of `one` and each of `other` are, from 1 down to 0."""
+    far = np.zeros((len(one), len(other)))
+    for name, weight in DIFFERENT.items():
+        codes, _ = pd.factorize(np.concatenate([one[name].to_numpy(), other[name].to_numpy()]))
+        far += weight * (codes[: len(one), None] != codes[None, len(one) :])
+    for name, weight in DOUBLED.items():
+        logs = [_log(each, name) for each in (one, other)]
+        far += weight * np.abs(logs[0][:, None] - logs[1])
+    return np.exp(-far)
+
+
+def _log(table: pd.DataFrame, name: str) -> np.ndarray:
+    """The base-2 logarithm of a column of DOUBLED, that of a prompt less that of its answer."""
+    few = FEW_TOKENS.get(name, 0.0)
+    logs = np.log2(table[name].to_numpy(dtype=float) + few)
+    return logs - np.log2(table["answer"].to_numpy(dtype=float) + few) if name == "prompt" else logs
+
+
+def weighed(known: pd.DataFrame) -> pd.DataFrame:
+    """`known` with the column weight, from which `shift` makes what to add (kriging; Rasmussen and Williams
+    2006, 2.2); `off`: what the logarithm of each case's seconds is off. Only cases of several users
+    have a weight."""
+    weight = pd.Series(np.nan, known.index)
+    for _, part in known[known["users"] > 1].groupby(BY):
+        alike, source = _alike(part, part), part["source"].to_numpy()
+        together = SETUP * alike + SOURCE * (source[:, None] == source) * (1 + alike) / 2
+        noise = np.full(len(part), CASE)
+        for _ in range(ROUNDS):
+            weights = np.linalg.solve(together + np.diag(noise), part["off"].to_numpy())
+            noise = (STUDENT * CASE + (noise * weights) ** 2) / (STUDENT + 1)
+        weight[part.index] = weights
+    return known.assign(weight=weight)
 
 
 def shift(asked: pd.DataFrame, known: pd.DataFrame) -> np.ndarray:
-    """What to add to the logarithm of each setup's seconds: the mean of what `known` cases of that machine
-    and family of engines are `off`, each source's weighed by how near its nearest is. One user's cases speak
-    for one user, those of several for several."""
-    found = np.zeros(len(asked))
-    known = known[known["machine"].isin(asked["machine"].unique())]
-    keys = ["machine", "engine_family"]
-    places = known.groupby([*keys, known["users"] == 1]).indices
-    for key, rows in asked.groupby([*keys, asked["users"] == 1]).indices.items():
+    """What to add to the logarithm of each setup's seconds, from `weighed` cases of that machine and family
+    of engines with several users. Where sources have measured other points of the setup's own curve it
+    follows them, their mean where they are several."""
+    found, known = np.zeros(len(asked)), known[known["weight"].notna()]
+    places = known.groupby(BY).indices
+    for key, rows in asked.groupby(BY).indices.items():
         if key not in places:
             continue
         setups, cases = asked.iloc[rows], known.iloc[places[key]]
-        far = SENT_IN * cases["crowd"].to_numpy(dtype=float)[None, :].repeat(len(rows), axis=0)
-        for name, weight in DIFFERENT.items():
-            far += weight * (setups[name].to_numpy()[:, None] != cases[name].to_numpy())
-        for name, weight in DOUBLED.items():
-            least = 512.0 if name == "context" else 0.0
-            one, other = (np.log2(each[name].to_numpy(dtype=float) + least) for each in (setups, cases))
-            far += weight * np.abs(one[:, None] - other)
-        near, off = np.exp(-far), cases["off"].to_numpy()
-        top, bottom = np.zeros(len(rows)), np.full(len(rows), ALONE)
+        alike, weight = _alike(setups, cases), cases["weight"].to_numpy()
+        found[rows] = SETUP * alike @ weight
+        own = np.ones_like(alike, dtype=bool)
+        for name in CURVE:
+            own &= setups[name].to_numpy()[:, None] == cases[name].to_numpy()
+        many, added = np.zeros(len(rows)), np.zeros(len(rows))
         for at in cases.groupby("source").indices.values():
-            weights, most = near[:, at], near[:, at].max(axis=1)
-            top += most * (weights @ off[at]) / weights.sum(axis=1)
-            bottom += most
-        found[rows] = top / bottom
+            here = own[:, at].any(axis=1)
+            added += here * (((1 + alike[:, at]) / 2) @ weight[at])
+            many += here
+        found[rows] += SOURCE * added / np.maximum(many, 1)
     return found
 
 
@@ -94,10 +112,10 @@ def distance(asked: pd.Series, table: pd.DataFrame) -> np.ndarray:
     return far + 0.2 * np.abs(np.log2((table["context"].to_numpy() + 512) / (asked["context"] + 512)))
 
 
-def of(setup: pd.Series, count: int, table: pd.DataFrame | None = None) -> pd.DataFrame:
+def of(setup: pd.Series, count: int) -> pd.DataFrame:
     """The `count` published cases nearest to a setup, the nearest first: to one user those of one user, to
     several those of several."""
-    table = published() if table is None else table
+    table = published()
     table = table[(table["users"] == 1) == (setup["users"] == 1)]
     # Two that are equally far are in the table's order here and in the browser, whatever the last bits say.
     far = distance(setup, table).round(9)
@@ -108,12 +126,8 @@ def exact(setup: pd.Series) -> pd.DataFrame:
     """Published cases of the very setup: accelerator and number, model, format, engine family, a context
     within a factor of four, and as many users within a factor of one and a half."""
     table = published()
-    same = np.logical_and.reduce(
-        [
-            table[name] == setup[name]
-            for name in ("machine", "accelerators", "model", "format", "engine_family")
-        ]
-    )
+    names = ["machine", "accelerators", "model", "format", "engine_family"]
+    same = (table[names] == setup[names]).all(axis=1)
     ratio = np.log((table["context"] + 512) / (setup["context"] + 512)).abs()
     load = np.log(table["users"] / setup["users"]).abs()
     return table[same & (load < np.log(1.5)) & (ratio < np.log(4))].sort_values("rate", ascending=False)

@@ -70,31 +70,21 @@ def _rate(audited):
 
 
 def _placed(rows: pd.DataFrame) -> Iterator[str]:
+    """The lines of one setup, of its levels `rows`, whose `rate` is tokens/s of one request."""
     alone = rows[_alone(rows)]
     several = alone.empty and rows["concurrency"].between(2, question.MOST_USERS).any()
     rows = rows[rows["concurrency"] == rows["concurrency"].min()] if several else rows
+    comparable = rows if several else alone
     first = rows.iloc[0]
     name = f"{first['model'] or 'a model'}, {first['gpu'] or 'a device'}, {first['engine'] or 'an engine'}"
     try:
-        found = answer.one(_asked(rows, several))
+        found = answer.one(_asked(comparable if len(comparable) else rows, several))
     except question.Refused as refused:
         yield f"- {name}: no place. {refused}"
         return
     users = found.setup["users"]
-    of = f"each of {users:g} requests at once" if several else "one request alone"
-    said = f"{found.rate:.3g} tokens/s expected of {of}, {found.low:.3g} to {found.high:.3g}"
-    measured = (rows if several else alone)["rate"].dropna()
-    if len(measured):
-        rate = float(measured.median())
-        where = "below it" if rate < found.low else "above it" if rate > found.high else "inside"
-        yield f"- {name}: {rate:.3g} tokens/s measured; {said} in 95 of 100 sources: {where}."
-    elif len(rows["rate"].dropna()):
-        yield (
-            f"- {name}: {rows['rate'].median():.3g} tokens/s of each request under load, which is not "
-            f"predicted; {said} in 95 of 100 sources."
-        )
-    else:
-        yield f"- {name}: the file has no rate of single requests; {said} in 95 of 100 sources."
+    load = f"each of {users:g} requests at once" if several else "one request alone"
+    yield f"- {name}: {_compared(found, load, comparable['rate'].dropna(), rows['rate'].dropna())}"
     if found.outside:
         yield "  The weights do not fit; the range is what it would be if they did."
     if found.setup["guessed"]:
@@ -103,6 +93,26 @@ def _placed(rows: pd.DataFrame) -> Iterator[str]:
     yield "  Measured by others, exactly this:" if len(found.exact) else "  Published and nearest:"
     for _, row in nearest.head(5).iterrows():
         yield f"  {command.case(row)}"
+
+
+def _compared(found: answer.Answer, load: str, comparable: pd.Series, rates: pd.Series) -> str:
+    """Where the median of the `comparable` rates (tokens/s of one request) stands in the expected range;
+    without any, what the file has instead: `rates`, of all its levels."""
+    inside = f"{found.low:.3g} to {found.high:.3g} in 92 of 100 sources"
+    expected = f"{found.rate:.3g} tokens/s expected of {load}, {inside}"
+    if len(comparable):
+        rate = float(comparable.median())
+        where = "inside"
+        if rate < found.low:
+            where = "below it"
+        elif rate > found.high:
+            where = "above it"
+        return f"{rate:.3g} tokens/s measured; {expected}: {where}."
+    if len(rates):
+        return (
+            f"{rates.median():.3g} tokens/s of each request under load, which is not predicted; {expected}."
+        )
+    return f"the file has no rate of single requests; {expected}."
 
 
 def _alone(rows):

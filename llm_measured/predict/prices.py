@@ -5,7 +5,8 @@ is estimated, so what no row and no question states has none."""
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -24,21 +25,16 @@ class Price:
 
 
 @cache
-def _table() -> pd.DataFrame:
-    with (resources.files("llm_measured.predict") / "prices.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file)
-
-
 def table() -> pd.DataFrame:
     """One row per accelerator and provider; columns accelerator (an id of core/accelerators.csv), vendor,
     usd_per_gpu_hour, kind, date, source."""
-    return _table().copy()
+    return pd.read_csv(Path(__file__).with_name("prices.csv"))
 
 
 @cache
 def listed(accelerator: str) -> Price | None:
     """The lowest listed price of an accelerator's id; None where no row has it."""
-    rows = _table()[_table()["accelerator"] == accelerator].sort_values("usd_per_gpu_hour")
+    rows = table()[table()["accelerator"] == accelerator].sort_values("usd_per_gpu_hour")
     if rows.empty:
         return None
     row = rows.iloc[0]
@@ -52,10 +48,13 @@ def of(setup: pd.Series) -> Price | None:
     return listed(setup["machine"])
 
 
-def per_million(price: Price, setup: pd.Series, rate: float) -> float:
-    """Dollars per million output tokens where each of the setup's users gets `rate` tokens/s: the hour of
-    all accelerators over the tokens of all users. The time of prompts is not in it."""
-    return price.usd_per_gpu_hour * setup["accelerators"] / (3600 * rate * setup["users"]) * 1e6
+Rate = TypeVar("Rate", float, pd.Series)
+
+
+def per_million(usd_per_gpu_hour: Rate, setup: pd.Series | pd.DataFrame, rate: Rate) -> Rate:
+    """Return dollars per million output tokens where each user gets `rate` tokens/s, of one setup or of a
+    table of them: the hour of all accelerators over the tokens of all users, without the time of prompts."""
+    return usd_per_gpu_hour * setup["accelerators"] / (3600 * rate * setup["users"]) * 1e6
 
 
 def costs(setups: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
@@ -68,8 +67,7 @@ def costs(setups: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
     out = pd.DataFrame(index=setups.index, columns=COLUMNS, dtype=float)
     # The slowest rate is the dearest.
     for end, rate in (("", "rate"), ("_low", "high"), ("_high", "low")):
-        tokens = 3600 * rates[rate] * setups["users"].astype(float) / setups["accelerators"].astype(float)
-        out[PER_MILLION + end] = hour / tokens * 1e6
+        out[PER_MILLION + end] = per_million(hour, setups, rates[rate])
     out["price_usd_per_gpu_hour"] = hour.where(paid)
     out["price_source"] = [price.source if price and here else "" for price, here in zip(priced, paid)]
     return out

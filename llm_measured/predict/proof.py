@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from llm_measured.core import hardware
-from llm_measured.predict import answer, cases, effects, fit, nearest, question, step
+from llm_measured.predict import answer, cases, columns, effects, fit, nearest, step
 from llm_measured.published import build, derived
 
 # Sources that share runs, authors or machines: whoever is left out takes the others along.
@@ -53,7 +53,7 @@ def fitted(
         part = known[answered[model]]
         if len(part):
             off[part.index] = np.log(part["seconds"]) - fits[model].seconds(part)[0]
-    return answer.Fitted(fits, known.assign(off=off))
+    return answer.Fitted(fits, nearest.weighed(known.assign(off=off)))
 
 
 def left_out(table: pd.DataFrame, prompts: pd.DataFrame, like: answer.Fitted) -> pd.DataFrame:
@@ -65,25 +65,34 @@ def left_out(table: pd.DataFrame, prompts: pd.DataFrame, like: answer.Fitted) ->
     for name in sorted(of.unique()):
         part = table[of == name]
         without = fitted(table[of != name], prompts[of_prompts != name], like, part)
-        nothing = np.zeros(len(part))
-        mean, _ = answer.seconds(part, nothing, without)
-        plain, _ = answer.seconds(part, nothing, replace(without, known=without.known.head(0)))
-        own = part.assign(off=np.log(part["seconds"]) - plain)
-        curve, same = mean.copy(), pd.concat([without.known.set_axis(-1 - without.known.index), own])
-        for at, (index, one) in enumerate(own.iterrows()):
-            if one["users"] > 1:
-                near = same[same["machine"] == one["machine"]].drop(index)
-                curve[at] = plain[at] + nearest.shift(own.loc[[index]], near)[0]
+        away = part["away"].to_numpy()
+        mean, _ = answer.seconds(part, away, without)
         parts.append(
             part.assign(
                 left_out=name,
                 log_seconds=mean,
-                own_curve=curve,
+                own_curve=own_curve(part, without, mean),
                 unseen=answer.unseen(part, without),
                 naive_nearest=nearest_rate(part, without.known),
             )
         )
     return pd.concat(parts).sort_index()
+
+
+def own_curve(part: pd.DataFrame, without: answer.Fitted, mean: np.ndarray) -> np.ndarray:
+    """Logarithms of seconds of a family's cases where, of cases, each alone is left out: what is learnt from
+    the others of its own curve is added to the fits `without` the family; `mean`: for one user."""
+    plain, _ = answer.seconds(part, np.zeros(len(part)), replace(without, known=without.known.head(0)))
+    own = part.assign(off=np.log(part["seconds"]) - plain).set_axis(-1 - np.arange(len(part)))
+    found = mean.copy()
+    taught = cases.taught(own)
+    several = pd.concat([without.known, own[taught]]).groupby(nearest.BY)
+    for at, one in enumerate(own.index):
+        key = tuple(own.loc[one, nearest.BY])
+        if own.at[one, "users"] > 1 and key in several.groups:
+            others = several.get_group(key).drop(one, errors="ignore")
+            found[at] = plain[at] + nearest.shift(own.loc[[one]], nearest.weighed(others))[0]
+    return found
 
 
 def division(table: pd.DataFrame) -> np.ndarray:
@@ -134,24 +143,25 @@ def nearest_rate(asked: pd.DataFrame, measured: pd.DataFrame) -> np.ndarray:
     return found
 
 
-FOLDER = fit.FOLDER
 DATA = build.DATA.parent
 PROOF = DATA / "proof" / "predict.csv"
 REFUSED = DATA / "proof" / "predict_refused.csv"
 TABLES = DATA / "proof" / "predict_tables.csv"
 QUESTIONS = DATA / "proof" / "predict_questions.csv"
 WORST = DATA / "proof" / "predict_worst.csv"
-HELD = {"wide": 0.95, "likely": 0.67}
+CURVES = DATA / "proof" / "predict_curves.csv"
+HELD = {"wide": 0.92, "likely": 0.67}
+ALONE = answer.LOADS[1.0]
+MORE = 0.01  # is held of one user's cases of known families, so that of one to come HELD is
 FEWEST_SOURCES = 4  # of a group that has widths of its own
 
 
 def errors(table: pd.DataFrame) -> pd.DataFrame:
     """`left_out` with predicted, low, high and bound (tokens/s), each family's interval from the errors of
     all others; division, llmfit, whichllm and nearest (tokens/s)."""
-    nothing = np.zeros(len(table))
     table = table.assign(
         group=answer.group(table),
-        bound=1 / step.least(table, nothing),
+        bound=1 / step.least(table, table["away"].to_numpy()),
         naive_division=division(table),
         naive_llmfit=llmfit(table),
         naive_whichllm=whichllm(table),
@@ -166,21 +176,23 @@ def errors(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def widths(table: pd.DataFrame) -> pd.DataFrame:
-    """`answer.widths` from the `left_out` cases: what holds HELD of a group's cases, each source counting as
-    the root of its cases, where FEWEST_SOURCES have it; and of each load."""
+    """`answer.widths` from the `left_out` cases: what holds HELD of a load's cases, each source counting as
+    the root of its cases; and of its groups that FEWEST_SOURCES have, halfway to what holds it of these."""
     off = (np.log(table["seconds"]) - table["log_seconds"]).abs()
     off = off / np.where(table["unseen"], answer.UNSEEN, 1.0)
     groups, found = answer.group(table), {}
-    for name, part in [*table.groupby(groups), *table.groupby(groups.str.split(", ").str[1])]:
-        many = part.groupby("source")["source"].transform("size")
-        sources = part["source"].nunique()
-        # Of several users widths by engine were no better than one of the load on sources left out.
-        apart = name.endswith(", one user") and sources >= FEWEST_SOURCES
-        if apart or name in answer.LOADS.values():
-            held = {
-                end: _held(off[part.index].to_numpy(), many.to_numpy() ** -0.5, HELD[end]) for end in HELD
-            }
-            found[name] = held | {"cases": len(part), "sources": sources}
+    load = groups.str.split(", ").str[1]
+    # Of several users widths by engine were no better than one of the load on sources left out.
+    for name, part in [*table.groupby(load), *table[load == ALONE].groupby(groups)]:
+        own, sources = part["source"], part["source"].nunique()
+        if ALONE in found and sources < FEWEST_SOURCES:
+            continue
+        weight = own.map(own.value_counts()).to_numpy() ** -0.5
+        more = MORE if name.endswith(ALONE) else 0.0
+        held = {end: _held(off[own.index].to_numpy(), weight, share + more) for end, share in HELD.items()}
+        if ALONE in found:
+            held = {end: (found[ALONE][end] * wide) ** 0.5 for end, wide in held.items()}
+        found[name] = held | {"cases": len(part), "sources": sources}
     return pd.DataFrame(found).T.rename_axis("group")
 
 
@@ -193,7 +205,7 @@ def _held(far: np.ndarray, weight: np.ndarray, share: float) -> float:
 def refit() -> str:
     """Estimate everything from the committed rows and write it into the package; returns one sentence."""
     rows = build.table()
-    variants(rows).to_csv(FOLDER / "variants.csv", lineterminator="\n")
+    variants(rows).to_csv(fit.FOLDER / "variants.csv", lineterminator="\n")
     table, prompts = cases.cases(rows), cases.prompts(rows)
     made = fitted(table, prompts)
     for found in made.fits.values():
@@ -216,15 +228,14 @@ def variants(rows: pd.DataFrame) -> pd.DataFrame:
 
 def prove() -> str:
     """Leave out each family of sources; write what intervals need into the package, and the proof:
-    predict.csv, predict_refused.csv, predict_tables.csv, predict_worst.csv and predict_questions.csv. Returns
-    the tables."""
+    predict.csv and the predict_….csv beside it. Returns the tables."""
     rows = build.table()
     table, prompts = cases.cases(rows), cases.prompts(rows)
     like = fitted(table, prompts)
     told = left_out(table, prompts, like)
     known = widths(told)
     known.loc["prompts", ["wide", "cases", "sources"]] = prompts_left_out(prompts, like)
-    known.to_csv(FOLDER / "intervals.csv", float_format="%.4g", lineterminator="\n")
+    known.to_csv(fit.FOLDER / "intervals.csv", float_format="%.4g", lineterminator="\n")
     made = errors(told)
     made[PROVED].to_csv(PROOF, index=False, float_format="%.5g", lineterminator="\n")
     away = refused(rows)
@@ -233,42 +244,31 @@ def prove() -> str:
     shown.to_csv(TABLES, float_format="%.4g", lineterminator="\n")
     questions().to_csv(QUESTIONS, index=False, float_format="%.4g", lineterminator="\n")
     worst(made).to_csv(WORST, index=False, float_format="%.4g", lineterminator="\n")
+    curves(made).to_csv(CURVES, float_format="%.4g", lineterminator="\n")
     return shown.round(2).to_string()
 
 
 PROVED = ["source", "left_out", "machine", "accelerators", "split", "model", "format", "engine", "users"]
 PROVED += ["context", "prompt", "answer", "year", "era", "accelerator_class", "engine_family", "scheme"]
-PROVED += [
-    "mixture",
-    "model_kind",
-    "crowd",
-    "group",
-    "rows",
-    "rate",
-    "predicted",
-    "low",
-    "high",
-    "bound",
-    "unseen",
-]
+PROVED += ["mixture", "model_kind", "crowd", "away", "group", "rows", "rate", "predicted", "low", "high"]
+PROVED += ["bound", "unseen"]
 PROVED += ["own_curve", "naive_division", "naive_nearest", "naive_llmfit", "naive_whichllm"]
+
+
+# Sentences of which the row is the cause: it does not say what everybody who asks says.
+LACKING = r"names no (?:accelerator|model)|states no number format"
 
 
 def refused(rows: pd.DataFrame) -> pd.DataFrame:
     """Of the eligible rows of one user how many (rows) of each source are not answered, by reason (refused,
-    what is quoted as …); an empty reason: those that are answered."""
+    what is quoted as …); an empty reason: those that are answered. lacking: whether the row is the cause."""
     part = rows[cases.eligible(rows) & (derived.in_flight(rows) == 1)]
     table = cases.setups(part)
-    away = step.outside(table, question.ROOM) > 0
-    said = table["refused"].mask((table["refused"] == "") & away, "The weights do not fit.")
-    kinds = said.str.replace(QUOTED, "…", regex=True)
-    return (
-        kinds.groupby([part["source"], kinds])
-        .size()
-        .rename("rows")
-        .rename_axis(["source", "refused"])
-        .reset_index()
-    )
+    runs = (step.outside(table) == 0) | step.offloads(table)
+    said = table["refused"].mask((table["refused"] == "") & ~runs, "The weights do not fit.")
+    kinds = said.str.replace(QUOTED, "…", regex=True).rename("refused")
+    counted = kinds.groupby([part["source"], kinds]).size().rename("rows").reset_index()
+    return counted.assign(lacking=counted["refused"].str.contains(LACKING))
 
 
 QUOTED = r"'[^']*'|\"[^\"]*\"|(?<=parameters of ).*(?= is not known)|(?<=Nearest: ).*(?=\. Or state)"
@@ -303,6 +303,12 @@ def bands(table: pd.DataFrame) -> dict[str, pd.Series]:
         "kind of model": table["model_kind"] + ", " + table["mixture"],
         "users": users.astype(str),
         "tokens in the cache": depth.astype(str),
+        "weights": table["away"].gt(0).map({True: "partly on the host", False: "on the accelerator"}),
+        "dense, data centre, several users": table["accelerator_class"].where(
+            (table["users"] > 1)
+            & (table["mixture"] == "dense")
+            & table["accelerator_class"].str.contains("server")
+        ),
         "era of the engine": table["era"],
         "family of sources, several users": table["left_out"].where(table["users"] > 1),
     }
@@ -317,15 +323,13 @@ def tables(made: pd.DataFrame, away: pd.DataFrame) -> pd.DataFrame:
         parts[by] = summary(part.assign(label=labels), "label")
     shown = pd.concat(parts, names=["by", "group"])
     one = made[made["users"] == 1]
-    many = away.loc[away["refused"] != "", "rows"].sum() * len(one) / away["rows"].sum()
+    away = away[~away["lacking"]]
+    many = away.loc[away["refused"] != "", "rows"].sum() / away.loc[away["refused"] == "", "rows"].sum()
+    many *= len(one)
     off = np.append((one["predicted"] / one["rate"] - 1).abs(), np.ones(round(many)))
     inside = one["rate"].between(one["low"] * 0.9999, one["high"] * 1.0001).sum() / len(off)
-    whole = {
-        "cases": len(off),
-        "refused": round(many),
-        "median": np.median(off),
-        "p90": np.quantile(off, 0.9),
-    }
+    whole = {"cases": len(off), "refused": round(many)}
+    whole |= {"median": np.median(off), "p90": np.quantile(off, 0.9)}
     shown.loc[("all", "one user, with refused"), [*whole, "inside"]] = [*whole.values(), inside]
     return shown
 
@@ -334,7 +338,7 @@ def questions() -> pd.DataFrame:
     """QUESTIONS, as people wrote them in issue threads, with what is answered now beside what they
     measured."""
     table = pd.read_csv(QUESTIONS, dtype=str, keep_default_na=False)
-    answered = answer.predictions(table)
+    answered = columns.predictions(table)
     for name, end in (("predicted", ""), ("low", "_low"), ("high", "_high")):
         table[name] = answered[answer.PREDICTED + end]
     times = table["predicted"] / pd.to_numeric(table["measured"])
@@ -342,11 +346,13 @@ def questions() -> pd.DataFrame:
 
 
 def worst(made: pd.DataFrame) -> pd.DataFrame:
-    """The forty cases whose logarithm is farthest off, and a likely cause."""
+    """The forty cases whose logarithm is farthest off, and a likely cause; of what is faster than its bound
+    the fault is the row's, or of how its names were read, and no prediction would be near."""
+    made = made[made["rate"] <= made["bound"]]
     off = np.log(made["predicted"] / made["rate"])
     part = made.assign(times=np.exp(off)).loc[off.abs().sort_values(ascending=False).index[:40]]
     causes = [
-        (part["rate"] > part["bound"], "faster than its bound: a fault of the row or of its names"),
+        (part["away"] > 0, "experts or layers on a host of which nothing is said"),
         (part["era"] == "2023", "an engine of 2023"),
         ((part["users"] > 1) & (part["mixture"] == "mixture"), "a mixture under load"),
         (part["users"] > 1, "load: queue, prompts or a client that is not said"),
@@ -356,20 +362,38 @@ def worst(made: pd.DataFrame) -> pd.DataFrame:
         (part["mixture"] == "mixture", "a mixture"),
     ]
     cause = np.select([here for here, _ in causes], [text for _, text in causes], "not known")
-    columns = ["source", "machine", "accelerators", "model", "format", "engine", "era", "users", "context"]
-    return part.assign(cause=cause)[[*columns, "rate", "predicted", "times", "cause"]]
+    setup = ["source", "machine", "accelerators", "model", "format", "engine", "era", "users", "context"]
+    return part.assign(cause=cause)[[*setup, "rate", "predicted", "times", "cause"]]
 
 
-def one_user() -> pd.DataFrame:
-    """What `prove` wrote of one user."""
-    table = pd.read_csv(PROOF)
-    return table[table["users"] == 1]
+def curves(made: pd.DataFrame) -> pd.DataFrame:
+    """Return the ten families, accelerators and engines whose dense curves of data centres are farthest off,
+    as `summary`, of eight cases or more; bias: predicted over measured in the middle; on_it, alike: other
+    families that have measured several users on that accelerator, and with that engine."""
+    made = made[made["users"] > 1]
+    keys = ["left_out", "machine", "engine_family"]
+    dense = made[bands(made)["dense, data centre, several users"].notna()]
+    dense = dense.assign(curve=dense[keys].agg(", ".join, axis=1), bias=dense["predicted"] / dense["rate"])
+    of = dense.groupby("curve")
+    shown = summary(dense, "curve").join(of["bias"].median()).join(of[keys].first())
+    for name, same in (("on_it", keys[1:2]), ("alike", keys[1:])):
+        families = made.groupby(same)["left_out"].nunique().rename(name) - 1
+        shown = shown.join(families, on=same)
+    causes = [
+        "no other family has measured several users on it",
+        "no other family has measured this engine on it",
+    ]
+    cause = np.select(
+        [shown["on_it"] == 0, shown["alike"] == 0], causes, "others have, of other models or versions"
+    )
+    shown = shown.assign(cause=cause).sort_values("median", ascending=False)
+    kept = ["cases", "median", "p90", "own_curve median", "own_curve p90", "bias", "on_it", "alike", "cause"]
+    return shown.loc[shown["cases"] >= 8, kept].head(10)
 
 
-def several_users() -> pd.DataFrame:
-    """What `prove` wrote of several users at once."""
-    table = pd.read_csv(PROOF)
-    return table[table["users"] > 1]
+def proved() -> pd.DataFrame:
+    """Return what `prove` wrote of each case."""
+    return pd.read_csv(PROOF)
 
 
 RESAMPLED = 300  # families, for the intervals of the tables
@@ -378,7 +402,8 @@ RESAMPLED = 300  # families, for the intervals of the tables
 def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """One row per value of `by` of what `prove` wrote: cases, sources, families left out, median and 90th
     percentile of the relative error with the interval of the median over families resampled, share inside the
-    interval, its median half-width as a factor, and the medians and 90th percentiles of the naive answers."""
+    interval, its median half-width as a factor, and the medians and 90th percentiles where only the case
+    itself is left out of its curve (own_curve) and of the naive answers."""
     off = (table["predicted"] / table["rate"] - 1).abs()
     inside = table["rate"].between(table["low"] * 0.9999, table["high"] * 1.0001)
     width = np.sqrt(table["high"] / table["low"])
@@ -395,7 +420,8 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
             "p90": own.quantile(0.9), "inside": inside[part.index].mean(),
             "width": width[part.index].median(),
         }  # fmt: skip
-        for name in [column for column in table if column.startswith("naive_")]:
-            error = (part[name] / part["rate"] - 1).abs()
-            rows[label][f"{name[6:]} median"], rows[label][f"{name[6:]} p90"] = error.quantile([0.5, 0.9])
+        for name in ["own_curve", *(column for column in table if column.startswith("naive_"))]:
+            rate = np.exp(-part[name]) if name == "own_curve" else part[name]
+            shown, error = name.removeprefix("naive_"), (rate / part["rate"] - 1).abs()
+            rows[label][f"{shown} median"], rows[label][f"{shown} p90"] = error.quantile([0.5, 0.9])
     return pd.DataFrame(rows).T.rename_axis(by)

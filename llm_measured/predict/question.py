@@ -3,10 +3,9 @@
 A question names an accelerator or states its bandwidth, names a model or states its size, names a format
 or states its bits. What is missing is guessed and said (`guessed`), and nonsense is refused in a sentence."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -21,19 +20,19 @@ ASKED = ["accelerator", "model", "weights_format", "engine"]
 _TABLE = pd.read_csv(Path(__file__).with_name("limits.csv"))
 LIMITS = {limit.name: limit for limit in _TABLE.itertuples(index=False, name="Limit")}
 SPLITS = {"": "", "tensor": "tensor", "tp": "tensor", "row": "tensor", "layer": "layers", "layers": "layers"}
-OPTIONAL = [*LIMITS, "split"]
+OPTIONAL = [*LIMITS, "split", "host"]
 USUAL_CONTEXT = 512.0  # tokens in the cache where nobody states them: a short prompt and half an answer
 USUAL_PROMPT = 1000.0  # tokens of each prompt, likewise
 USUAL_ANSWER = 500.0  # and of each answer
 MOST_USERS = 256  # requests in flight: what engines serve at once where nobody told them otherwise
 TODAY = 2026.0  # year of an engine whose version nobody states
-ROOM = 1.02  # of the weights' bytes: buffers that every engine keeps beside them
 
 
 @dataclass(frozen=True)
 class Setup:
-    """One question read. Bandwidths in bytes/s of one accelerator (`host_bandwidth`: NaN where nobody states
-    it), memory in bytes, counts of parameters (`always`: those that every token passes); `variants`: ids of
+    """One question read. Bandwidths in bytes/s of one accelerator (of the host's memory as stated,
+    `host_bandwidth`, and as its processor is sold with, `host_sold`; NaN where nobody says), memory in bytes,
+    counts of parameters (`always`: those that every token passes); `variants`: ids of
     other accelerators that the name may mean; `guessed`: what nobody stated, in short sentences; `refused`:
     one sentence, or empty."""
 
@@ -59,6 +58,7 @@ class Setup:
     layers: float = np.nan
     hidden: float = np.nan
     cache_bytes_per_token: float = np.nan
+    kv_bits: float = 16.0
     always: float = np.nan
     mixture: str = ""
     format: str = ""
@@ -77,6 +77,8 @@ class Setup:
     year: float = TODAY
     era: str = ""
     host_bandwidth: float = np.nan
+    host_sold: float = np.nan
+    host_share: float = np.nan
     usd_per_gpu_hour: float = np.nan
     guessed: tuple[str, ...] = ()
 
@@ -133,16 +135,21 @@ def _setup(q: dict[str, str]) -> Setup:
     cards = float(machine.count) if cards == 1 else cards
     year = numbers["year"] or version or TODAY
     way = split(SPLITS[stated], cards, family, machine.kind, year)
+    if users > 1 and numbers["host_share"]:
+        raise Refused("What is read from the host's memory is predicted of one user, not of several.")
+    sold, guessed_host = _host(q.get("host", ""))
     context, prompt, made = _lengths(numbers, users)
     longest = _fact(model.known_model, "context_tokens")
     if longest and context > longest:
         raise Refused(
             f"{model.model} was made for {longest:,.0f} tokens, and the context asked for is {context:,.0f}."
         )
-    per_token = model.cache_bytes_per_token * (numbers["kv_bits"] or 16) / 16
+    kv_bits = numbers["kv_bits"] or 16.0
+    per_token = model.cache_bytes_per_token * kv_bits / 16
     return replace(
         model,
         cache_bytes_per_token=per_token,
+        kv_bits=kv_bits,
         machine=machine.name,
         family=machine.family,
         architecture=machine.architecture,
@@ -170,8 +177,10 @@ def _setup(q: dict[str, str]) -> Setup:
         year=year,
         era=era(family, year),
         host_bandwidth=(numbers["host_bandwidth_gb_per_s"] or np.nan) * 1e9,
+        host_sold=sold,
+        host_share=np.nan if numbers["host_share"] is None else numbers["host_share"],
         usd_per_gpu_hour=numbers["usd_per_gpu_hour"] or np.nan,
-        guessed=tuple(filter(None, (*machine.guessed, *model.guessed, assumed_format))),
+        guessed=tuple(filter(None, (*machine.guessed, *model.guessed, assumed_format, guessed_host))),
     )
 
 
@@ -222,6 +231,15 @@ def _machine(
     memory = memory_gb * 2**30 if memory_gb else found.memory_bytes
     guessed = () if rate and found.name != "stated" else found.guessed
     return replace(found, low=low, high=high, memory_bytes=memory, guessed=guessed)
+
+
+@cache
+def _host(name: str) -> tuple[float, str]:
+    """(bytes/s of the memory that a host's processor is sold with, what is guessed of it)."""
+    found = machines.machine(name) if name else ""
+    if isinstance(found, str) or found.others:
+        return np.nan, f"{name[:40]} is sold with several memories, or none is known" if name else ""
+    return found.high, f"{found.high / 1e9:.3g} GB/s of the host, the memory of {found.name}"
 
 
 @cache
@@ -305,8 +323,7 @@ CACHE_SHARE = {
 
 @cache
 def _facts() -> pd.DataFrame:
-    with (resources.files("llm_measured.predict") / "shapes.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file).set_index("model")
+    return pd.read_csv(Path(__file__).with_name("shapes.csv")).set_index("model")
 
 
 def _fact(known: str | None, column: str) -> float | None:
@@ -339,12 +356,15 @@ def _family_of_mixtures(name: str) -> str:
 
 def _format(q: dict[str, str], numbers: dict[str, float | None], engine: str) -> tuple[names.Format, str]:
     text, bits = q.get("weights_format", ""), numbers["bits"]
+    # What ollama fetches where nobody names a format.
+    fetched = replace(names.number_format("Q4_K_M"), assumed=True), "Q4_K_M, ollama's usual format"
     try:
         form = names.number_format(text, q.get("model", ""), engine)
+        if engine == "ollama" and form.assumed and form.name == "FP8" and not bits:
+            return fetched
     except names.UnknownName as unknown:
-        # What ollama fetches where nobody names a format.
         if not text and engine == "ollama" and not bits:
-            return replace(names.number_format("Q4_K_M"), assumed=True), "Q4_K_M, ollama's usual format"
+            return fetched
         if not text and not bits:
             form = replace(names.number_format("BF16"), assumed=True)
             return form, "BF16, as most checkpoints are published; state the format of the file"
@@ -378,8 +398,8 @@ def era(family: str, year: float) -> str:
 @cache
 def _releases() -> list[tuple[str, int, int, float]]:
     """When versions came out, from their projects' release pages: (family, major, minor, year)."""
-    with (resources.files("llm_measured.predict") / "releases.csv").open(encoding="utf-8") as file:
-        return list(pd.read_csv(file).itertuples(index=False, name=None))
+    file = Path(__file__).with_name("releases.csv")
+    return list(pd.read_csv(file).itertuples(index=False, name=None))
 
 
 def version_year(family: str, version: str | None) -> float | None:
@@ -388,13 +408,8 @@ def version_year(family: str, version: str | None) -> float | None:
         return None
     build = version.removeprefix("b")
     if family == "llama.cpp" and version.startswith("b") and build.isdigit():
-        return float(
-            np.interp(
-                int(build),
-                [1000, 1700, 3000, 4400, 6300, 8000],
-                [2023.6, 2024, 2024.45, 2025, 2025.65, 2026.1],
-            )
-        )
+        builds, years = [1000, 1700, 3000, 4400, 6300, 8000], [2023.6, 2024, 2024.45, 2025, 2025.65, 2026.1]
+        return float(np.interp(int(build), builds, years))
     parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     since = [year for name, *first, year in _releases() if name == family and parts >= tuple(first)]
     return since[-1] if since and len(parts) == 2 else None
@@ -403,8 +418,8 @@ def version_year(family: str, version: str | None) -> float | None:
 @cache
 def vendors() -> dict[str, set[str]]:
     """Family of engines -> vendors of accelerators that some published row has it on."""
-    with (resources.files("llm_measured.predict") / "engines.csv").open(encoding="utf-8") as file:
-        table = pd.read_csv(file, keep_default_na=False)
+    file = Path(__file__).with_name("engines.csv")
+    table = pd.read_csv(file, keep_default_na=False)
     return {family: set(part["vendor"]) for family, part in table.groupby("engine_family")}
 
 
@@ -415,14 +430,8 @@ def _seen_by(vendor: str, family: str, engine: str) -> None:
         if vendor and on and vendor not in on:
             raise Refused(
                 f"No published row has {name} on an accelerator of {vendor}; "
-                f"it has it on {names_of(sorted(on))}."
+                f"it has it on {', '.join(sorted(on))}."
             )
-
-
-def names_of(words: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def split(asked: str, cards: float, family: str, accelerator_class: str, year: float) -> str:

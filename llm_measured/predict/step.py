@@ -15,6 +15,8 @@ layers, of a mixture experts. How fast hardware and engines pass all that is `fi
 import numpy as np
 import pandas as pd
 
+from llm_measured.predict import machines
+
 LAYER_S = 20e-6  # where the time of a layer starts from
 REDUCTION_S = 10e-6  # and that of one reduction over links: two a layer in tensor parallel
 SEQUENCE_S = 20e-6  # and the host's for one more sequence: its next token, its page of the cache, its event
@@ -47,7 +49,7 @@ def weight_bytes(setups: pd.DataFrame) -> np.ndarray:
 
 
 def cache_bytes(setups: pd.DataFrame) -> np.ndarray:
-    """Bytes of the KV cache of all users at their context, in 16 bits."""
+    """Bytes of the KV cache of all users at their context."""
     return (setups["users"] * setups["context"] * setups["cache_bytes_per_token"]).to_numpy(dtype=float)
 
 
@@ -56,15 +58,18 @@ def capacity(setups: pd.DataFrame) -> np.ndarray:
     return (setups["memory_bytes"] * setups["accelerators"]).fillna(np.inf).to_numpy(dtype=float)
 
 
-def outside(setups: pd.DataFrame, room: float) -> np.ndarray:
-    """Share of the weights that does not fit beside the cache; `room`: buffers, as a factor of them."""
-    whole = weight_bytes(setups) * room
+ROOM = 1.02  # of the weights' bytes: buffers that every engine keeps beside them
+
+
+def outside(setups: pd.DataFrame) -> np.ndarray:
+    """Share of the weights that does not fit beside the cache; 0 where nobody says how much there is."""
+    whole = weight_bytes(setups) * ROOM
     return np.clip((whole + cache_bytes(setups) - capacity(setups)) / whole, 0, 1)
 
 
-def most_users(setups: pd.DataFrame, room: float) -> np.ndarray:
+def most_users(setups: pd.DataFrame) -> np.ndarray:
     """How many users' caches fit beside the weights; infinite where nobody says how much there is."""
-    left = capacity(setups) - weight_bytes(setups) * room
+    left = capacity(setups) - weight_bytes(setups) * ROOM
     each = (setups["context"] * setups["cache_bytes_per_token"]).to_numpy(dtype=float)
     return np.where(left < 0, 0.0, np.floor(left / np.maximum(each, 1.0)))
 
@@ -75,6 +80,23 @@ HOST_SHARES = (0.75, 0.5)
 HOSTS = (60e9, 280e9)
 TWO_CHANNELS_HOLD = 64e9  # bytes
 DESKTOP_BYTES = 1.5e9  # of a card that a desktop and an engine's buffers take where not all fits
+
+
+def offloads(setups: pd.DataFrame) -> np.ndarray:
+    """Whether what does not fit is read from the host's memory: one user, and an engine that leaves the rest
+    there."""
+    engines = setups["engine_family"].isin(machines.OFFLOADING)
+    return (engines & (setups["users"] == 1)).to_numpy(dtype=bool)
+
+
+def away_share(setups: pd.DataFrame, outside: np.ndarray) -> np.ndarray:
+    """Share of the weights that is left on the host, as stated, and at least what does not fit (`outside`):
+    buffers and a desktop take their part of the card then, and a layer takes its cache along."""
+    whole = weight_bytes(setups)
+    more = outside * whole + DESKTOP_BYTES
+    moved = more / (whole + np.where(by_experts(setups), 0.0, cache_bytes(setups)))
+    needed = np.where(outside > 0, np.minimum(moved, 1), 0.0)
+    return np.where(offloads(setups), np.fmax(setups["host_share"], needed), 0.0)
 
 
 def by_experts(setups: pd.DataFrame) -> np.ndarray:
@@ -96,12 +118,12 @@ def away_bytes(setups: pd.DataFrame, share: np.ndarray) -> np.ndarray:
 
 
 def host_rate(setups: pd.DataFrame, share: np.ndarray) -> np.ndarray:
-    """Bytes/s that a host's memory reaches: of what is stated, else of what a host has that holds it."""
+    """Bytes/s that a host's memory reaches: of what is stated, else of what its
+    processor is sold with, else of what a host has that holds it."""
     large = share * weight_bytes(setups) > TWO_CHANNELS_HOLD
     usual = np.where(large, HOSTS[1], HOSTS[0])
-    return host_share(setups) * setups["host_bandwidth"].fillna(pd.Series(usual, setups.index)).to_numpy(
-        dtype=float
-    )
+    stated = setups["host_bandwidth"].fillna(setups["host_sold"])
+    return host_share(setups) * stated.fillna(pd.Series(usual, setups.index)).to_numpy(dtype=float)
 
 
 def host_share(setups: pd.DataFrame) -> np.ndarray:
@@ -117,6 +139,8 @@ def parts(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> np.ndarr
     share = np.zeros(len(setups)) if offloaded is None else offloaded
     weights = sum(touched(setups)) * setups["bits"].to_numpy(dtype=float) / 8
     away = away_bytes(setups, share)
+    # A cache of fewer than eight bits takes less memory and no less time: it is unpacked first.
+    unpacked = np.where(setups["kv_bits"] < 8, 16 / setups["kv_bits"], 1.0)
     cache = cache_bytes(setups) * np.where(by_experts(setups), 1.0, 1 - share)
     layers = setups["layers"].to_numpy(dtype=float)
     linked = (setups["split"] == "tensor") & (setups["accelerators"] > 1)
@@ -125,7 +149,7 @@ def parts(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> np.ndarr
     prompts = prompt_operations(setups) / setups["answer"].to_numpy(dtype=float)
     seconds = [
         (weights + cache_bytes(setups) - cache - away) / rate,
-        cache / rate,
+        cache * unpacked / rate,
         layers * LAYER_S,
         np.where(linked, 2 * layers * REDUCTION_S, 0),
         others * 2 * setups["active"].to_numpy(dtype=float) / reached,

@@ -5,7 +5,7 @@ import sys
 
 import pandas as pd
 
-from llm_measured.published import build, checks, names, propose, reports, sources, tables
+from llm_measured.published import build, checks, propose, reports, sources, tables
 from llm_measured.published.reading import SourceError
 
 
@@ -28,9 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     tables_.add_argument("--check", action="store_true", help="1 where they are not what the rows give")
     commands.add_parser("sources", help="rows read, kept, flagged and excluded by source")
     commands.add_parser("checks", help="findings of every check by source")
-    commands.add_parser("pitfalls", help="known pitfalls: the check that finds each, and the rows")
     commands.add_parser("propose", help="a clean result file as rows to be proposed", add_help=False)
-    commands.add_parser("names", help="raw names that could not be placed")
     commands.add_parser("changed", help="sources to which files belong, whose names come on stdin")
     sample = commands.add_parser("sample", help="findings of one check, drawn at random with a fixed seed")
     sample.add_argument("check")
@@ -63,12 +61,10 @@ def _run(given: argparse.Namespace) -> int:
         return 1 if wrong else 0
     if given.command == "changed":
         print("\n".join(sources.of_files(sys.stdin.read().split())))
-    elif given.command == "names":
-        print(names.unplaced(build.rows()).to_string(index=False))
     elif given.command == "sample":
         print(reports.sample(build.rows(), given.check, given.rows))
     else:
-        table = {"sources": reports.by_source, "checks": checks.counted, "pitfalls": reports.pitfalls}
+        table = {"sources": reports.by_source, "checks": checks.counted}
         print(table[given.command](build.rows()).to_string(index=False))
     return 0
 
@@ -109,7 +105,7 @@ def _build(chosen: list[str], licensed: bool = False) -> int:
             )
     build.DATA.mkdir(parents=True, exist_ok=True)
     (build.DATA / "SOURCES.md").write_text(reports.citations(), encoding="utf-8")
-    build.write_tables(licensed)
+    _write_tables(licensed)
     table = checks.judged(build.joined(more)) if more else build.table()
     build.write_parquet(table, build.DATA / "observatory.parquet")
     verdicts = table["audit"].value_counts()
@@ -118,6 +114,20 @@ def _build(chosen: list[str], licensed: bool = False) -> int:
         + ", ".join(f"{verdicts.get(v, 0):,} {v}" for v in ("ok", "flagged", "excluded"))
     )
     return failed
+
+
+def _write_tables(licensed: bool) -> None:
+    """Write the checked table, its findings and what was left out, of all or of the `licensed` sources."""
+    whole = build.joined(licensed=licensed)
+    empty = pd.DataFrame(columns=["source_file", "reason", "records", "source"])
+    kept_out = [build.left_out(source).assign(source=source) for source in sorted(set(whole["source"]))]
+    refused = pd.concat([empty, *kept_out], ignore_index=True)
+    build.write_table("left_out", refused.astype({"records": int}).fillna({"source_file": ""}))
+    # Computed anew: those that are committed are of the checks as they were.
+    findings = checks.found(whole)
+    build.write_table("table", checks.judged(whole, findings))
+    build.write_table("findings", findings)
+    checks.committed.cache_clear()
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import csv
 import functools
 import gzip
 import io
-import json
 import os
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,6 @@ from pathlib import Path
 import pandas as pd
 
 from llm_measured.core import files
-from llm_measured.published import committed as committed_tables
 from llm_measured.published import schema, sources, tool_files
 from llm_measured.published.reading import LeftOut, Raw, Row, SourceError
 
@@ -221,7 +220,11 @@ def refresh(source: str, folder: Path) -> Imported:
     write_text(DATA / "rows" / f"{source}.csv.gz", _text(whole, schema.STORED))
     kept_out = pd.concat([found.left_out, _left_before(source, found.files)], ignore_index=True)
     counts = kept_out.groupby(["source_file", "reason"], sort=True).size().rename("records").reset_index()
-    write_text(DATA / "left_out" / f"{source}.csv.gz", _text(counts, ["source_file", "reason", "records"]))
+    path = DATA / "left_out" / f"{source}.csv.gz"
+    if len(counts):
+        write_text(path, _text(counts, ["source_file", "reason", "records"]))
+    else:
+        path.unlink(missing_ok=True)
     return found
 
 
@@ -248,7 +251,7 @@ def left_out(source: str) -> pd.DataFrame:
     path = DATA / "left_out" / f"{source}.csv.gz"
     if path.exists():
         return pd.read_csv(path)
-    every = committed_tables.read("left_out")
+    every = None if path.parent.is_dir() else read_table("left_out")
     empty = pd.DataFrame(columns=["source_file", "reason", "records"])
     return empty if every is None else every.loc[every["source"] == source, list(empty)]
 
@@ -274,7 +277,7 @@ def joined(more: Sequence[pd.DataFrame] = (), licensed: bool = False) -> pd.Data
 
 @functools.cache
 def _table() -> pd.DataFrame:
-    whole = committed_tables.read("table")
+    whole = read_table("table")
     if whole is None:
         raise SourceError("The checked table is not here: make observatory writes it.")
     return whole
@@ -288,26 +291,6 @@ def table() -> pd.DataFrame:
 def rows() -> pd.DataFrame:
     """The committed rows without what the checks say of them."""
     return _table().assign(**dict.fromkeys(schema.JUDGED))
-
-
-def write_tables(licensed: bool = False) -> bool:
-    """Write the checked table and its findings, of all sources or of the `licensed` ones, and return whether
-    every one of these sources has rows: a few rows answer nothing."""
-    from llm_measured.published import checks
-
-    whole = joined(licensed=licensed)
-    empty = pd.DataFrame(columns=["source_file", "reason", "records", "source"])
-    kept_out = [left_out(source).assign(source=source) for source in sorted(set(whole["source"]))]
-    refused = pd.concat([empty, *kept_out], ignore_index=True)
-    committed_tables.write("left_out", refused.astype({"records": int}).fillna({"source_file": ""}))
-    # Computed anew: those that are committed are of the checks as they were.
-    findings = checks.found(whole)
-    committed_tables.write("table", checks.judged(whole, findings))
-    committed_tables.write("findings", findings)
-    _table.cache_clear()
-    checks.committed.cache_clear()
-    expected = {name for name in sources.listed() if not licensed or sources.is_licensed(name)}
-    return expected <= set(whole["source"])
 
 
 def write_parquet(frame: pd.DataFrame, path: Path) -> None:
@@ -337,13 +320,71 @@ def columns_of(frame: pd.DataFrame) -> list[str]:
     return [name for name in schema.STORED if frame[name].isna().all()]
 
 
-def as_printed(frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` with the values that the files' own labels give, where an importer reads them otherwise."""
-    printed = frame.copy()
-    told = frame["as_printed"].dropna().map(json.loads)
-    for name in sorted({name for columns in told for name in columns}):
-        values = told[told.map(lambda c: name in c)].map(lambda c: c[name])
-        if name in schema.NUMBERS:
-            values = pd.to_numeric(values, errors="coerce")
-        printed.loc[values.index, name] = values
-    return printed
+# ---- tables that travel with the package: the same bytes for the same rows
+
+FOLDER = Path(__file__).parent
+UNKNOWN = "\\N"  # an unknown text, told from an empty one
+
+
+def table_path(name: str) -> Path:
+    """The file of the table `name`."""
+    return FOLDER / f"{name}.csv.gz"
+
+
+def read_table(name: str) -> pd.DataFrame | None:
+    """The table `name` as it was written, None where it never was."""
+    if not table_path(name).exists():
+        return None
+    read = pd.read_csv(table_path(name), keep_default_na=False, na_values={}, dtype=str, header=[0, 1])
+    whole = {}
+    for column, kind in read.columns:
+        texts = read[column, kind]
+        if kind == "text":
+            whole[column] = texts.astype(object).where(texts != UNKNOWN, None)
+        elif kind == "string":  # pandas' own, whose unknown is NaN
+            whole[column] = texts.where(texts != UNKNOWN)
+        elif kind == "truth":
+            whole[column] = texts == "True"
+        else:
+            numbers = pd.Series(texts.replace("", "nan").to_numpy(dtype=object).astype("float64"))
+            whole[column] = numbers.astype("int64") if kind == "count" else numbers
+    return pd.DataFrame(whole)
+
+
+def table_text(table: pd.DataFrame) -> str:
+    """`table` as CSV with a second head, the kind of each column; TypeError for a cell that is no number,
+    truth value or text."""
+    columns = {}
+    for name in table:
+        values = table[name]
+        if pd.api.types.is_bool_dtype(values):
+            kind, cells = "truth", values.astype(str)
+        elif pd.api.types.is_integer_dtype(values):
+            kind, cells = "count", values.astype(str)
+        elif pd.api.types.is_float_dtype(values):
+            kind, cells = "number", values.map(lambda value: "" if value != value else repr(float(value)))
+        else:
+            kind = "string" if isinstance(values.dtype, pd.StringDtype) else "text"
+            cells = values.map(lambda value: _cell(value, name), na_action=None)
+        columns[name, kind] = cells.to_numpy()
+    stream = io.StringIO()
+    pd.DataFrame(columns).to_csv(stream, index=False, lineterminator="\n")
+    return stream.getvalue()
+
+
+def _cell(value: object, column: object) -> str:
+    if value is None or value != value:
+        return UNKNOWN
+    if not isinstance(value, str):
+        raise TypeError(f"The column {column} holds a {type(value).__name__}, no number and no text.")
+    return value
+
+
+def write_table(name: str, table: pd.DataFrame) -> None:
+    """Write the table `name`, the same bytes for the same rows, where they changed."""
+    content = table_text(table).encode()
+    if table_path(name).exists() and zlib.decompress(table_path(name).read_bytes(), wbits=31) == content:
+        return
+    packer = zlib.compressobj(9, wbits=31)  # gzip without a name or a time
+    files.write_whole(table_path(name), packer.compress(content) + packer.flush())
+    _table.cache_clear()

@@ -3,9 +3,9 @@
 A check says of each row that it finds why, with the numbers. `excluded`: the row cannot be what it says and
 enters no figure; `flagged`: read it with the note; `note`: true of the row, and no fault of it.
 
-What the audit checks in one file too has its name here; its checks look at a file and say the worst of it,
-these look at every row. What is only here compares rows of several files, or needs what no benchmark's file
-has: a datasheet by variant, power's scope, a second name.
+Figures of one row are held against each other by the audit's own identities. What else the audit checks in
+one file has its name here; its checks say the worst of a file, these look at every row. What is only here
+compares rows of several files, or needs what no benchmark's file has: a datasheet by variant, power's scope.
 """
 
 import functools
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from llm_measured.audit.checks import identities
 from llm_measured.core import hardware, plausibility
 from llm_measured.core.plausibility import digits
-from llm_measured.published import committed as committed_tables
+from llm_measured.published import build, schema
 from llm_measured.published import derived as derive
-from llm_measured.published import schema
 
 EXCLUDED, FLAGGED, NOTE = "excluded", "flagged", "note"
 STATED = "stated_by_importer"  # what only a source's importer knows
@@ -213,153 +213,92 @@ def date_of_no_measurement(c: Context) -> pd.DataFrame:
 # ---- what contradicts itself
 
 
-@check("throughput × latency ÷ (sequences × answer) is 1, or (prompt + answer) ÷ answer where it counts both")
-def latency_against_rate(c: Context) -> pd.DataFrame:
-    """What a rate counts, from the time of the same batch: the prompt too, or one sequence instead of all."""
-    r = c.rows
-    rate = r["throughput_raw"].where(r["throughput_scope"] == "all")
-    ratio = rate * r["latency_raw_s"] / (c.together * c.made)
+def facts(c: Context, statistic: str) -> identities.Facts:
+    """Return what the audit's identities ask of a result, of each row; times are means, and of "p50" what
+    has none the median. Of lengths that are limits nothing is known of the tokens that came."""
+    r, count = c.rows, len(c.rows)
+    stated = ~r["lengths"].isin(["max", "mixed"]) & r["comparable_within"].isna()
+    closed = r["workload"].isin(["closed_loop", "single"]) & r["comparable_within"].isna()
+    known = {
+        "rate": c.derived["output_tokens_per_s"].where(r["throughput_raw"].notna()),
+        "requests": r["requests"],
+        "duration": r["duration_s"],
+        "failed": r["failed"],
+        "tokens": c.made.where(stated),
+        "prompt": c.given.where(stated),
+        "users": c.together.where(closed),
+        "batch": c.together.where(r["workload"] == "static_batch"),
+        "request_rate": r["request_rate"],
+        "speculative": r["speculative"].fillna("none") != "none",
+        "equal": r["lengths"] == "exact",
+    }
+    for time in identities.TIMES:
+        known[time] = r[f"{time}_mean_ms"] / 1000
+        if statistic == "p50" and time != "itl":
+            known[time] = known[time].fillna(r[f"{time}_p50_ms"] / 1000)
+    known["itl"] = known["itl"].where(r["itl_counts"] != "event")
+    known["e2e"] = known["e2e"].fillna(r["latency_raw_s"])
+    # A rate of one request is often of the answer alone: without a TTFT nobody knows the prompt's share.
+    alone = (r["workload"] == "single") & r["input_tokens"].notna() & known["ttft"].isna()
+    known["e2e"] = known["e2e"].mask(alone)
+    found = {name: np.full(count, np.nan) for name in identities.FACTS}
+    found |= dict.fromkeys(("both_tests", "request", "limit_of_one", "blur"), np.zeros(count))
+    return found | {name: values.to_numpy(float) for name, values in known.items()}
+
+
+@check("the audit's identities between a result's own figures, each under its own check")
+def own_figures(c: Context) -> pd.DataFrame:
+    """Figures of one row that contradict each other, by the audit's table of identities. Of times called
+    medians only the load is asked, as nothing else of them adds up; a gap of several tokens, and a mean of
+    products beside a product of means, are notes."""
+    parts = []
     both = (c.given + c.made) / c.made
-    says = both.where(r["throughput_counts"] == "input+output", 1.0)
-    off = (ratio / says - 1).abs()
-    prompt = (r["throughput_counts"] == "output") & ((ratio / both - 1).abs() < 0.05) & (both > 1.1)
-    one = ((ratio * c.together / says - 1).abs() < 0.05) & (c.together > 1.5)
-    # The mean of products is no product of means: of lengths that vary the two lie further apart.
-    rest = (off > np.where(r["lengths"] == "mean", 0.5, 0.15)) & ~prompt & ~one
-    computed = (off < 1e-6) & r["latency_raw_s"].notna()
-    return pd.concat(
-        [
-            _found(prompt, EXCLUDED, "the rate counts the prompt: rate × time ÷ output tokens = ", ratio),
-            _found(one, EXCLUDED, "the rate is of one sequence, not of ", c.together, ": ratio ", ratio),
-            _found(rest, FLAGGED, "rate × time ÷ output tokens = ", ratio, " instead of ", says),
-            _found(computed & ~rest, NOTE, "rate computed from the latency: no measurement of its own"),
-        ]
-    )
+    exact = c.rows["lengths"].eq("exact").to_numpy()
+    # The beginning and the end of a short run have fewer in flight.
+    fewest = np.where(c.rows["requests"] < 4 * c.together, 0.4, 1 / identities.FEW_IN_FLIGHT)
+    for statistic in ("mean", "p50"):
+        quotients = identities.quotients(facts(c, statistic))
+        for one, quotient in zip(identities.IDENTITIES, quotients):
+            load = one.of_load or one.terms[-1] == "batch"
+            if one.assumed or (statistic == "p50" and not load):
+                continue
+            usual = identities.EXACT if not one.bounded else identities.BOUND if one.of_load else OF_MEANS
+            least = OF_ONE_LENGTH if "rate" in one.terms else identities.OF_EQUAL_LENGTHS
+            if statistic == "p50" and not one.of_load:
+                least = usual = OF_MEANS  # a later token of a batch takes longer: their median is no mean
+            tolerance = np.where(exact, least, usual) if one.tolerance is None else one.tolerance
+            ratio = pd.Series(quotient, c.rows.index)
+            few = one.of_load & (ratio < fewest)
+            low = (ratio < 1 / (1 + tolerance)) & (not one.most) & (statistic == "mean")
+            wrong = (ratio > 1 + tolerance) | low | few
+            prompt = "rate" in one.terms and (c.rows["throughput_counts"] == "output") & (both > 1.15)
+            prompt &= (ratio / both - 1).abs() < (OF_SUMS if one.check == "plain_sums" else OF_TIMES)
+            grave = prompt | (load & ((ratio > GRAVE) | (ratio < HARDLY_ANY)))
+            of_means = one.bounded & ("rate" not in one.terms) & ~exact & ratio.between(1 / 3, 3)
+            noted = (one.check == "tokens_per_event") | of_means
+            verdict = pd.Series(np.select([noted, grave], [NOTE, EXCLUDED], FLAGGED), c.rows.index)
+            why = prompt.map({True: ", which is (prompt + answer) ÷ answer: it counts the prompt", False: ""})
+            found = _found(wrong, verdict, f"{one.name}: the one is ", ratio, " times the other", why)
+            parts.append(found.assign(check=one.check))
+    worst = pd.concat(parts).sort_values("verdict", kind="stable")  # excluded, flagged, note
+    return worst[~worst.assign(row=worst.index).duplicated(["row", "check"])]
 
 
-@check("output tokens/s × mean time of a request ÷ (requests in flight × output tokens) = 1")
-def littles_law(c: Context) -> pd.DataFrame:
-    """Little's law with the accelerators, requests and lengths that the row claims."""
+OF_ONE_LENGTH = 0.15  # where a length was asked for, an answer may still end before it
+OF_TIMES, OF_SUMS = 0.06, 0.005  # how near a rate comes to what it were if it counted the prompt
+OF_MEANS = 0.5  # by which a mean of products and a product of means may part
+GRAVE, HARDLY_ANY = 1.5, 0.35  # of the load that a row states: more or less than a run's ends explain
+
+
+@check("throughput × latency = sequences × tokens, to every digit")
+def rate_of_its_latency(c: Context) -> pd.DataFrame:
+    """A rate that was computed of the latency beside it."""
     r = c.rows
-    closed = r["workload"].isin(["closed_loop", "static_batch"]) & (r["comparable_within"].isna())
-    means, medians = (
-        plausibility.whole_s(_centre(r, "ttft", first), _centre(r, "tpot", first), c.made)
-        for first in ("mean", "p50")
+    tokens = c.made.where(r["throughput_counts"] != "input+output", c.given + c.made)
+    ratio = (
+        r["throughput_raw"].where(r["throughput_scope"] == "all") * r["latency_raw_s"] / (c.together * tokens)
     )
-    # Medians add up worse than a median of the whole.
-    whole_ms = r["e2e_mean_ms"].fillna(means).fillna(r["e2e_p50_ms"]).fillna(medians)
-    under_way = c.derived["output_tokens_per_s"] / c.made * whole_ms / 1000
-    decode_only = under_way.isna()
-    tpot = r["tpot_mean_ms"].fillna(r["tpot_p50_ms"]) / 1000
-    under_way = under_way.fillna(c.derived["output_tokens_per_s"] * tpot.where(r["lengths"] != "max"))
-    ratio = (under_way / c.together).where(closed)
-    # Lengths that are maxima say nothing of a rate that is too low, nor do times without the prompt's.
-    low = ~r["lengths"].isin(["max", "mixed"]) & ~decode_only
-    few = r["requests"] < 4 * c.together  # the beginning and the end of a short run have fewer in flight
-    least = pd.Series(np.where(few, 0.4, 0.7), index=r.index)
-    slight = (ratio > 1.15) | (low & (ratio < least))
-    grave = (ratio > 1.5) | (low & (ratio < 0.35))
-    # An answer below its maximum shows as a small excess or lack, which the lengths' own check finds.
-    verdict = pd.Series(np.where(grave, EXCLUDED, FLAGGED), index=r.index)
-    note = pd.Series(
-        np.where(
-            ratio > 1, ": more requests in flight than it says, or fewer accelerators", ": fewer in flight"
-        ),
-        index=r.index,
-    ).mask(_prompt_too(c, ratio), COUNTS_PROMPT)
-    return _found(slight, verdict, "Little's law gives ", ratio, note)
-
-
-def _centre(rows: pd.DataFrame, time: str, first: str) -> pd.Series:
-    """The mean of `time`; where there is none its median, unless `first` asks for means alone."""
-    mean = rows[f"{time}_mean_ms"]
-    return mean if first == "mean" else mean.fillna(rows[f"{time}_p50_ms"])
-
-
-COUNTS_PROMPT = ", which is (prompt + answer) ÷ answer: the rate counts the prompt"
-
-
-def _prompt_too(c: Context, ratio: pd.Series) -> pd.Series:
-    """Where a rate said to be of answers is `ratio` times too high because it counts the prompts."""
-    both = (c.given + c.made) / c.made
-    says = c.rows["throughput_counts"] == "output"
-    return says & (both > 1.15) & ((ratio / both - 1).abs() < 0.06)
-
-
-@check(
-    "e2e = TTFT + (answer − 1) × TPOT for answers of one length: means within 5 %, medians within 25 %; of "
-    "mean lengths within a factor of three"
-)
-def e2e_against_parts(c: Context) -> pd.DataFrame:
-    """The answer's length that a row's own times imply, against the one it says. Of medians a note, as those
-    of skewed times need not add up."""
-    r, parts = c.rows, []
-    # The mean of products is the product of means only where all answers are about as long.
-    usable = r["lengths"].isin(["exact", "max_of_uniform_0.8"])
-    for statistic, tolerance in (("mean", 0.05), ("p50", 0.25)):
-        time = plausibility.whole_s(r[f"ttft_{statistic}_ms"], r[f"tpot_{statistic}_ms"], c.made)
-        ratio = (r[f"e2e_{statistic}_ms"] / time).where(usable)
-        implied = 1 + (r[f"e2e_{statistic}_ms"] - r[f"ttft_{statistic}_ms"]) / r[f"tpot_{statistic}_ms"]
-        off = (ratio - 1).abs() > tolerance
-        varied = r[f"e2e_{statistic}_ms"].where(r["lengths"].isna() | (r["lengths"] == "mean")) / time
-        off |= (varied > 3) | (varied < 1 / 3)
-        ratio = ratio.fillna(varied)
-        parts.append(
-            _found(
-                off,
-                FLAGGED if statistic == "mean" else NOTE,
-                f"{statistic} e2e ÷ its parts = ",
-                ratio,
-                ": answers of ",
-                implied,
-                " tokens, not ",
-                c.made,
-            )
-        )
-    # Where all answers have one length, medians add up as well: 0.9 of it is a mean of drawn ones.
-    ratio = r["e2e_p50_ms"] / plausibility.whole_s(r["ttft_p50_ms"], r["tpot_p50_ms"], c.made)
-    drawn = (r["lengths"] == "exact") & ((ratio - 0.9).abs() < 0.06) & (c.together <= 64)
-    found = pd.concat(parts)
-    drawn &= ~drawn.index.isin(found.index)
-    return pd.concat(
-        [
-            found,
-            _found(drawn, FLAGGED, "p50 e2e ÷ its parts = ", ratio, ": the length is a maximum, not exact"),
-        ]
-    )
-
-
-@check("median gap ÷ median time per output token within 0.5 and 2, and with drafts at least 0.5")
-def itl_against_tpot(c: Context) -> pd.DataFrame:
-    """Gaps between events that carry several tokens, called gaps between tokens. With drafts a gap has the
-    tokens of a round by nature, so that only short gaps are an error; among other users' prompts short gaps
-    are none, as few long waits make the mean."""
-    r = c.rows
-    ratio = (r["itl_p50_ms"] / r["tpot_p50_ms"]).fillna(r["itl_mean_ms"] / r["tpot_mean_ms"])
-    for statistic in ("mean", "p50"):  # without a TPOT, what is left of the whole answer's time
-        decoding = r[f"e2e_{statistic}_ms"] - r[f"ttft_{statistic}_ms"]
-        each = (decoding / (c.made - 1)).where(r["lengths"].isin(["exact", "mean"]) & (c.made > 1))
-        ratio = ratio.fillna((r[f"itl_{statistic}_ms"] / each).where(each > 0))
-    drafts = r["speculative"].notna() & (r["speculative"] != "none")
-    short = (ratio < 0.5) & ~((c.together > 1) & (ratio > 0.05))
-    off = (short | ((ratio > 2) & ~drafts)) & (r["itl_counts"] != "event")
-    why = np.where(
-        ratio > 2,
-        ": gaps between events that carry several tokens",
-        ": bursts, or waits that the median hides",
-    )
-    return _found(off, FLAGGED, "ITL ÷ TPOT = ", ratio, pd.Series(why, index=r.index))
-
-
-@check("requests in flight ÷ median gap ÷ output tokens/s ≤ 1.25")
-def gap_against_rate(c: Context) -> pd.DataFrame:
-    """A median gap that is shorter than the mean step: part of a request's time has no gaps in it. A note, as
-    continuous batching does that."""
-    r = c.rows
-    ratio = (r["in_flight_mean"] / r["itl_p50_ms"] * 1000 / c.derived["output_tokens_per_s"]).fillna(
-        r["in_flight_mean"] / r["tpot_mean_ms"] * 1000 / c.derived["output_tokens_per_s"]
-    )
-    return _found(ratio > 1.25, NOTE, "in flight ÷ gap ÷ rate = ", ratio, ": the gap is no mean step")
+    return _found((ratio - 1).abs() < 1e-6, NOTE, "rate computed from the latency: no measurement of its own")
 
 
 @check("power ÷ output tokens/s = energy per token within 10 %; to three digits: not independent")
@@ -376,30 +315,6 @@ def energy_against_power(c: Context) -> pd.DataFrame:
             _found(off < 5e-3, NOTE, "energy per token is power ÷ rate: no measurement of its own"),
         ]
     )
-
-
-@check("output tokens/s × seconds = requests × tokens of an answer")
-def plain_sums(c: Context) -> pd.DataFrame:
-    """A rate that the row's own count of requests, tokens and seconds does not give."""
-    r = c.rows
-    exact = r["lengths"] == "exact"
-    whole = (exact | (r["lengths"] == "mean")) & (r["failed"].fillna(0) == 0)
-    ratio = _times_counted(c).where(whole)
-    # Where a length was asked for, an answer may still end before it.
-    wrong = (ratio - 1).abs() > np.where(exact, 0.15, SUMS_WITHIN)
-    prompt = _prompt_too(c, ratio)
-    verdict = pd.Series(np.where(prompt, EXCLUDED, FLAGGED), index=c.rows.index)
-    note = pd.Series(np.where(prompt, COUNTS_PROMPT, ""), index=c.rows.index)
-    return _found(wrong, verdict, "rate ÷ (tokens ÷ seconds) = ", ratio, note)
-
-
-def _times_counted(c: Context) -> pd.Series:
-    """How many times the requests' own tokens and seconds the rate is."""
-    tokens = c.rows["requests"] * c.made.where(~c.rows["lengths"].isin(["max", "mixed"]))
-    return (c.derived["output_tokens_per_s"] * c.rows["duration_s"] / tokens).where(tokens > 0)
-
-
-SUMS_WITHIN = 0.025
 
 
 @check("min ≤ p50 ≤ p90 ≤ p95 ≤ p99 ≤ max")
@@ -445,27 +360,6 @@ def ttft_beyond_device(c: Context) -> pd.DataFrame:
     return _found(short, FLAGGED, *note)
 
 
-@check("median = mean to every digit where the requests differ")
-def mean_called_median(c: Context) -> pd.DataFrame:
-    """A mean and a median that agree to every digit, though the requests differ, in nearly all rows of a
-    file: in some rows rounding alone makes them agree."""
-    parts = []
-    r = c.rows
-    file = r["source"] + "/" + r["source_file"].fillna("")
-    for time in schema.TIMES:
-        mean, median = r[f"{time}_mean_ms"], r[f"{time}_p50_ms"]
-        far = r[f"{time}_p99_ms"].fillna(r[f"{time}_p95_ms"]).fillna(r[f"{time}_p90_ms"])
-        if time == "ttft":
-            far = far.fillna(r["ttft_max_ms"])
-        alike = ((mean / median - 1).abs() < 1e-6) & (far / median > 1.03)
-        alike &= (mean / 1000).map(digits).ge(4)
-        both = mean.notna() & median.notna()
-        alike &= alike.astype(float).where(both).groupby(file).transform("mean") >= 0.9
-        note = f"mean and median of {time} are both ", c.rows[f"{time}_p50_ms"], " ms to every digit"
-        parts.append(_found(alike, FLAGGED, *note))
-    return pd.concat(parts)
-
-
 @check(
     "of medians: output tokens/s × median time of a request ÷ (requests in flight × output tokens) is not 1 "
     "to 0.2 % in every row of a file"
@@ -494,53 +388,17 @@ def median_adds_up_as_a_mean(c: Context) -> pd.DataFrame:
     )
 
 
-@check("output tokens/s is not that of the completed requests × (completed + failed) ÷ completed")
-def failed_counted_as_throughput(c: Context) -> pd.DataFrame:
-    """A rate that counts the requests that failed."""
-    failed, quotient = c.rows["failed"], _times_counted(c)
-    factor = 1 + failed / c.rows["requests"]
-    hit = (failed > 0) & (factor > 1.004) & ((quotient - 1) / (factor - 1)).between(0.9, 1.1)
-    note = "the rate is ", quotient, " times what the completed requests give, and ", failed, " failed"
-    return _found(hit, FLAGGED, *note)
-
-
 @check("speed of prompts of 64 tokens and more ≥ speed of decoding one sequence")
 def prompt_slower_than_answer(c: Context) -> pd.DataFrame:
-    """Prefill slower than decode: another count, a wait in it, or an accelerator without the arithmetic."""
+    """Prefill slower than decode: another count, a wait in it, or an accelerator without the arithmetic. A
+    length that nobody states is the prompt's speed times TTFT."""
     r = c.rows
-    single = (r["workload"] == "single") & ~(r["input_tokens"] < 64)
+    length = r["prompt_tokens_per_s"].replace(0, np.nan) * r["ttft_mean_ms"] / 1000
+    length = r["input_tokens"].fillna(length)
+    single = (r["workload"] == "single") & ~(length < 64)
     several = r["speculative"].notna() & (r["speculative"] != "none")
     ratio = r["prompt_tokens_per_s"] / r["throughput_raw"]
     return _found(single & ~several & (ratio < 0.9), FLAGGED, "prompt ÷ answer speed = ", ratio)
-
-
-@check("two names of one row lead to the same accelerator, and two formats to the same bits")
-def two_names(c: Context) -> pd.DataFrame:
-    """An accelerator or format that the source's own labels name otherwise. A note: the finer name counts."""
-    import json
-
-    from llm_measured.core import names as parser
-    from llm_measured.published import names
-
-    told = c.rows["as_printed"].dropna().map(json.loads)
-    notes: dict[int, str] = {}
-    for index, columns in told.items():
-        name = columns.get("accelerator_raw")
-        other, other_family = names.placed(name, float("nan")) if name else (None, None)
-        own, family = c.rows.at[index, "accelerator"], c.rows.at[index, "accelerator_family"]
-        if other and family:
-            unlike = other_family != family
-            both = schema.UNKNOWN_VARIANT not in (own, other) and other != own
-            if unlike or both:
-                notes[index] = f"also called {name}"
-                continue
-        printed = columns.get("weights_format")
-        bits = parser.bits(printed) if printed else None
-        real = c.known.at[index, "weight_bits"]
-        if bits and real == real and max(bits, real) / min(bits, real) > 1.3:
-            notes[index] = f"also called {printed}"
-    notes_of = pd.Series(notes, dtype=object)
-    return pd.DataFrame({"verdict": NOTE, "note": notes_of}, index=notes_of.index)
 
 
 @check("bytes of the file × 8 ÷ parameters ≥ bits of the format ÷ 1.3")
@@ -553,7 +411,10 @@ def file_smaller_than_format(c: Context) -> pd.DataFrame:
     return _found(stored < bits / 1.3, NOTE, *note)
 
 
-@check("parameters × bits ÷ 8, or the file's bytes, ≤ memory of the accelerators in GiB")
+@check(
+    "parameters × bits ÷ 8, or the file's bytes, less what a source says to lie in the host's memory, "
+    "≤ memory of the accelerators in GiB"
+)
 def weights_beyond_memory(c: Context) -> pd.DataFrame:
     """Weights that do not fit into the accelerators: partly in the processor's memory, or of another format,
     or on more accelerators than the row says."""
@@ -564,7 +425,8 @@ def weights_beyond_memory(c: Context) -> pd.DataFrame:
     most = pd.concat([datasheet, stated], axis=1).max(axis=1)
     # Of a chip with memory in several sizes the largest is known, and less may be in the machine.
     memory = most.where(card, stated.fillna(datasheet)) * r["accelerators"]
-    weights = r["weights_bytes"].fillna(c.known["parameters"] * c.known["weight_bits"] / 8) / 2**30
+    weights = r["weights_bytes"].fillna(c.known["parameters"] * c.known["weight_bits"] / 8)
+    weights = (weights - r["host_weights_bytes"].fillna(0)) / 2**30
     note = "weights of ", weights, " GiB in ", memory, " GiB: partly in other memory?"
     told = r["offload"].notna()  # what the source says itself is no fault
     return _found((memory > 0) & (weights > memory) & ~told, FLAGGED, *note)
@@ -786,17 +648,19 @@ def rate_at_clock_limit(c: Context) -> pd.DataFrame:
 @functools.cache
 def committed() -> tuple[pd.DataFrame, pd.DataFrame] | None:
     """The committed rows without what the checks say of them, and their findings; None without a table."""
-    rows, findings = committed_tables.read("table"), committed_tables.read("findings")
+    rows, findings = build.read_table("table"), build.read_table("findings")
     return None if rows is None or findings is None else (rows.drop(columns=list(schema.JUDGED)), findings)
 
 
 def findings(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per finding; columns row (index of `rows`), check, verdict, note. Of the committed rows they
-    are read, whatever was derived beside them; of all others they are computed."""
+    """Return one row per finding; columns row (index of `rows`), check, verdict, note. Where the columns of
+    the schema equal those of the committed rows they are the committed ones, else `found` computes them."""
     rows = rows[[c for c in rows if c in schema.BY_NAME and c not in schema.JUDGED]]
     kept = committed()
-    if kept and len(rows) == len(kept[0]) and rows.equals(kept[0].reindex(columns=list(rows))):
-        return kept[1].copy()
+    if kept:
+        kept_rows, kept_findings = kept
+        if len(rows) == len(kept_rows) and rows.equals(kept_rows.reindex(columns=list(rows))):
+            return kept_findings.copy()
     return found(rows)
 
 
@@ -805,8 +669,10 @@ def found(rows: pd.DataFrame) -> pd.DataFrame:
     whole = context(rows)
     parts = []
     for one in CHECKS:
-        found = one.find(whole)
-        parts.append(found.assign(check=one.name).rename_axis("row").reset_index())
+        part = one.find(whole)
+        if "check" not in part:
+            part = part.assign(check=one.name)
+        parts.append(part.rename_axis("row").reset_index())
     stated = rows["caveat"].dropna()
     parts.append(
         pd.DataFrame({"row": stated.index, "verdict": FLAGGED, "note": stated.to_list(), "check": STATED})
@@ -840,5 +706,6 @@ def counted(rows: pd.DataFrame) -> pd.DataFrame:
     found["source"] = found["row"].map(rows["source"])
     table = found.groupby(["check", "source", "verdict"]).size().rename("rows").reset_index()
     formula = {one.name: one.arithmetic for one in CHECKS}
+    formula |= {one.check: "the audit's identities of this check" for one in identities.IDENTITIES}
     table.insert(1, "arithmetic", table["check"].map(formula).fillna("stated in the source's importer"))
     return table

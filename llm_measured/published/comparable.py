@@ -11,7 +11,7 @@ import pandas as pd
 
 from llm_measured.core import hardware
 from llm_measured.core import names as core_names
-from llm_measured.published import build, derived, names
+from llm_measured.published import build, derived, names, schema
 
 LONGEST_CONTEXT = 4096  # tokens: up to here, reading the KV cache is small beside the weights
 # Tokens in the cache and of the prompt: between two of these counts as one context.
@@ -28,10 +28,12 @@ BITS = {
     16: (15, 17),
 }
 LEAST_BOUND = 0.002  # s
+EMBEDDING = 4e9  # bytes of weights in the host's memory, up to which they may be those of the tokens alone
 GPU_BACKENDS = {"CUDA", "ROCm", "Vulkan", "Metal", "SYCL", "OpenCL", "GPU"}
 # What each vendor's own cards run on: equal where cards of two vendors are compared.
 OWN_BACKEND = {"NVIDIA": "CUDA", "AMD": "ROCm", "Apple": "Metal", "Intel": "SYCL"}
 
+NO_VARIANT = ("", schema.UNKNOWN_VARIANT, "cpu")  # what a row has that names none
 LAPTOP, DESKTOP, SERVER, BOARD = "laptop CPUs", "desktop CPUs", "server CPUs", "single-board computers"
 BESIDE_A_PROCESSOR = "integrated GPU"  # the family of a GPU that goes by its processor's name
 # Suffixes of mobile processors: i7-8550U, i5-1135G7, i9-13900HX, Ultra 7 258V, Ryzen 7 7840HS, AI 9 HX 370.
@@ -75,6 +77,17 @@ def _processor(text: str) -> str:
 
 
 @functools.cache
+def commonest_variants() -> pd.Series:
+    """Return by device the variant that most sources have, of any number of users: what its name means to
+    most; of two the one with more rows."""
+    rows = build.table()
+    named = pd.DataFrame({"device": device(rows), "variant": rows["accelerator"], "source": rows["source"]})
+    named = named[~named["variant"].fillna("").isin(NO_VARIANT)]
+    counts = named.groupby(["device", "variant"])["source"].agg(["nunique", "size"]).reset_index()
+    return counts.sort_values(["nunique", "size", "variant"]).groupby("device")["variant"].last()
+
+
+@functools.cache
 def shapes() -> dict[str, str]:
     """Return each model's name, to the one under which models of the same shape are looked up (llama-3-8b to
     llama-3.1-8b): of equal layers, widths, vocabulary and size, the last by name among the shortest."""
@@ -102,8 +115,13 @@ def in_host_memory_as_stated() -> pd.DataFrame:
     """Return `measured` of the published rows of one request at a time whose source says that weights lay in
     the host's memory."""
     rows = build.table()
-    made = measured(rows[alone(rows) & rows["offload"].notna()])
+    made = measured(rows[alone(rows) & host_memory_stated(rows)])
     return made[made["rate"] > 0]
+
+
+def host_memory_stated(rows: pd.DataFrame) -> pd.Series:
+    """Return of which rows the source says that weights lay in the host's memory, in words or in bytes."""
+    return rows["offload"].notna() | (rows["host_weights_bytes"] > EMBEDDING)
 
 
 def qualifies(rows: pd.DataFrame) -> pd.Series:
@@ -127,13 +145,13 @@ def alone(rows: pd.DataFrame) -> pd.Series:
 
 def bits_of(rows: pd.DataFrame) -> pd.Series:
     """Return the bucket (a key of BITS) of each row's number format, NaN where it is in none: of GGUF's
-    k-quants the one that is in the name, though Q3_K_M has 3.9 bits and Q3_K_L more than 4."""
+    k-quants and of integers the one in the name, though Q3_K_M has 3.9 bits and Q3_K_L more than 4."""
     bits = derived.datasheet(rows)["weight_bits"]
     found = pd.Series(np.nan, index=rows.index)
     for bucket, (low, high) in BITS.items():
         found[(bits >= low) & (bits < high)] = bucket
     formats = pd.Series([form and form.name for form in names.formats(rows)], rows.index, dtype="string")
-    named = formats.str.extract(r"(?i)^i?q(\d)_")[0].astype(float)
+    named = formats.str.extract(r"(?i)^(?:i?q|int)?(\d)(?:_| bits|$)")[0].astype(float)
     return named.where(named.isin(BITS), found)
 
 
@@ -187,6 +205,7 @@ def measured(rows: pd.DataFrame, formats: bool = True) -> pd.DataFrame:
             "total": figures["output_tokens_per_s_per_accelerator"],
             "parameters_b": known["parameters"] / 1e9,
             "active_b": known["active"] / 1e9,
+            "joules": figures["j_per_output_token"],
             "bound": bound,
             "mbu": figures["mbu"],
             "build": builds(rows),
@@ -221,11 +240,12 @@ def in_host_memory(rows: pd.DataFrame) -> pd.Series:
 
 
 def on_the_card(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return `measured` of `rows` with a rate, but for those that ran on the processor beside a card."""
+    """Return `measured` of `rows` with a rate, but for those that ran on the processor beside a card; that of
+    a phone is part of the phone."""
     beside = rows["flags"].astype("string").fillna("").str.contains(r"n_gpu_layers=0\b")
-    beside |= rows["offload"].notna()
+    beside |= host_memory_stated(rows)
     beside |= rows["backend_name"] == "CPU"
-    is_processor = rows["accelerator_family"].map(families()["kind"]).eq("CPU")
+    is_processor = rows["accelerator_family"].map(families()["kind"]).isin(["CPU", "phone"])
     is_processor |= rows["accelerator_family"] == "CPU"
     made = measured(rows[(~beside | is_processor).astype(bool)])
     return made[made["rate"] > 0]

@@ -4,7 +4,7 @@ Ratios are taken as `verdicts` takes them: inside a source, all else equal as fa
 
 import pandas as pd
 
-from llm_measured.published import build, comparable, verdicts
+from llm_measured.published import build, comparable, lookup, verdicts
 
 SIXTEEN, SHORT = "16 bits", "up to 1k"
 BACKENDS = ("ROCm", "Vulkan")
@@ -20,29 +20,29 @@ COSTS_COLUMNS = [
 
 
 def bits(rows: pd.DataFrame | None = None, scored: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return speed and scores (perplexity, MMLU) by number format against 16 bits, a row per source, model,
-    engine and format; of `rows` (as `comparable.one_user`) and of `scored` (as `comparable.measured`)."""
+    """Return speed, joules and scores by number format against 16 bits, a row per source, model, engine and
+    format; of `rows` (as `comparable.one_user`) and of `scored` (as `comparable.measured`)."""
     rows = _without_other_memory() if rows is None else rows
     scored = _scored() if scored is None else scored
     steps = rows.assign(step=rows["format"].mask(rows["bits"] == 16, SIXTEEN))
     formats = sorted(set(steps["step"]) - {SIXTEEN, ""})
-    table = verdicts.pairs(steps, verdicts.Comparison("step", (SIXTEEN, *formats)))
-    table = table.assign(bits=table["against"].map(rows.groupby("format")["bits"].median()))
+    bits_in = rows.groupby("format")["bits"].median()
     found = []
-    for key, part in table.groupby(["model", "against", "bits", "source", "engine"]):
-        found.append(
-            dict(zip(("model", "format", "bits", "source", "engine"), key))
-            | {
-                "what": "tokens/s",
-                "value": part["rate_other"].median(),
-                "value_in_16_bits": part["rate_first"].median(),
-                "by_bytes": part["by_bytes"].median(),
-                "devices": ", ".join(sorted(set(part["device"]))),
-            }
-            | _spread(part["ratio"])
-        )
+    for what, part in (("tokens/s", steps), ("J/token", steps.assign(rate=steps["joules"]))):
+        table = verdicts.pairs(part[part["rate"] > 0], verdicts.Comparison("step", (SIXTEEN, *formats)))
+        table = table.assign(bits=table["against"].map(bits_in))
+        for key, part in table.groupby(["model", "against", "bits", "source", "engine"]):
+            line = dict(zip(("model", "format", "bits", "source", "engine"), key))
+            line |= {"what": what, "value": part["rate_other"].median()}
+            line |= {"value_in_16_bits": part["rate_first"].median()}
+            if what == "tokens/s":
+                line["by_bytes"] = part["by_bytes"].median()
+            line["devices"] = ", ".join(sorted(set(part["device"])))
+            found.append(line | _spread(part["ratio"]))
     for (source, model, metric), part in scored.groupby(["source", "model", "quality_metric"]):
         wide = part.loc[part["bits"] == 16, "quality"].median()
+        if not wide > 0 and part["format"].nunique() < 2:  # nothing to hold it against
+            continue
         for (form, narrow), own in part[part["bits"] < 16].groupby(["format", "bits"]):
             line = {"what": metric, "model": model, "format": form, "bits": narrow, "source": source}
             line |= {"value": own["quality"].median(), "value_in_16_bits": wide}
@@ -63,7 +63,7 @@ def _without_other_memory() -> pd.DataFrame:
 def _scored() -> pd.DataFrame:
     rows = build.table()
     made = comparable.measured(rows[rows["quality"].notna() & (rows["audit"] != "excluded")])
-    return made[made["model"] != ""]
+    return made[(made["model"] != "") & made["kv"].isin(lookup.KV)]
 
 
 def costs(rows: pd.DataFrame | None = None, offloaded: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -86,34 +86,6 @@ def model(name: str) -> str | None:
     return read.candidates[0] if len(read.candidates) == 1 else None
 
 
-def listed(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per raw name; columns what (accelerator or model), raw, placed (id, `variant unknown` or
-    empty), rows, sources."""
-    parts = []
-    for what, raw, placed in (
-        ("accelerator", "accelerator_raw", "accelerator"),
-        ("model", "checkpoint_raw", "model"),
-    ):
-        rows = frame[[raw, placed, "source"]].copy()
-        rows[placed] = rows[placed].fillna("")
-        rows[raw] = rows[raw].fillna("")
-        found = (
-            rows.groupby([raw, placed])["source"]
-            .agg(["size", lambda s: ", ".join(sorted(set(s)))])
-            .reset_index()
-        )
-        found.columns = ["raw", "placed", "rows", "sources"]
-        parts.append(found.assign(what=what))
-    columns = ["what", "raw", "placed", "rows", "sources"]
-    return pd.concat(parts)[columns].sort_values(["what", "placed", "raw"]).reset_index(drop=True)
-
-
-def unplaced(frame: pd.DataFrame) -> pd.DataFrame:
-    """The raw names that no rule knows, or that may be several variants, as `listed` has them."""
-    table = listed(frame)
-    return table[table["placed"].isin(["", schema.UNKNOWN_VARIANT])].reset_index(drop=True)
-
-
 SPELLED = {"kv_format": "kv_format_name", "backend": "backend_name", "engine_version": "version_name"}
 
 

@@ -1,6 +1,4 @@
-"""What the build found, as text and frames: one source, all sources, pitfalls, random samples of findings."""
-
-from pathlib import Path
+"""What the build found, as text and frames: one source, all sources, random samples of findings."""
 
 import pandas as pd
 
@@ -80,57 +78,6 @@ def by_source(rows: pd.DataFrame) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(table)
-
-
-def _known_pitfalls() -> list[tuple[str, str, str]]:
-    """Return (source, what is easily misread, the check that finds it) of pitfalls.csv; what only an importer
-    can know names the importer and the column, with a value where no label contradicts it."""
-    table = pd.read_csv(Path(__file__).with_name("pitfalls.csv"), dtype=str)
-    return list(table.itertuples(index=False, name=None))
-
-
-def pitfalls(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per known pitfall; columns source, pitfall, check, as_printed (rows that the check finds
-    where the file's own labels are believed), as_read (rows that it still finds as the importer reads
-    them)."""
-    believed = build.as_printed(rows)
-    # Which accelerator the labels mean is a check's own question, and needs the row's own name beside theirs.
-    printed = names.looked_up(
-        believed.assign(**{n: rows[n] for n in ("accelerator", "accelerator_raw", "model")})
-    )
-    found = {}
-    for name, frame in (("as_printed", printed), ("as_read", rows)):
-        every = checks.findings(frame)
-        every["source"] = every["row"].map(frame["source"])
-        every["check"] += every["verdict"].map(lambda v: " (note)" if v == checks.NOTE else "")
-        found[name] = every.groupby(["source", "check"])["row"].nunique()
-    table = []
-    for source, pitfall, check in _known_pitfalls():
-        by, _, what = check.partition(": ")
-        if by == "importer":
-            counts = {"as_printed": _read_otherwise(rows[rows["source"] == source], what), "as_read": 0}
-        elif by == "reader":
-            folder = build.folder_of(source)
-            lines = sum(build.imported(source, folder).ragged.values()) if folder else 0
-            counts = {"as_printed": lines, "as_read": 0}
-        elif by == "left out":
-            left = build.left_out(source)
-            counts = {"as_printed": int(left.loc[left["reason"] == what, "records"].sum()), "as_read": 0}
-        else:
-            counts = {name: int(series.get((source, check), 0)) for name, series in found.items()}
-        table.append({"source": source, "pitfall": pitfall, "check": check} | counts)
-    return pd.DataFrame(table)
-
-
-def _read_otherwise(rows: pd.DataFrame, what: str) -> int:
-    """Rows that an importer reads otherwise than their labels: `column`, as `as_printed` keeps the label's
-    value, or `column = value` (`any`: every value) of a column for which a file has no label."""
-    column, _, value = what.partition(" = ")
-    if not value:
-        return int(rows["as_printed"].fillna("").str.contains(f'"{column}"').sum())
-    if value == "any":
-        return int(rows[column].notna().sum())
-    return int((rows[column] == (float(value) if column in schema.NUMBERS else value)).sum())
 
 
 def sample(rows: pd.DataFrame, check: str, count: int) -> str:

@@ -48,7 +48,7 @@ BY_BYTES = {"device", "bits", "model", "step"}  # where bandwidth and bytes of t
 COLUMNS = [
     *("of", "first", "other", "grade", "direction", "sources", "settings", "agreeing", "p", "one_side"),
     *("source", "says", "ratio"),
-    *("least", "most", "source_settings", "faster_in", "by_bytes", "models", "variants", "users"),
+    *("least", "most", "source_settings", "faster_in", "by_bytes", "models", "devices", "variants", "users"),
 ]
 
 
@@ -73,6 +73,7 @@ COMPARISONS = (
     Comparison("engine", ("llama.cpp", "MLX"), only="Apple M"),
     Comparison("engine", ("llama.cpp", "vLLM")),
     Comparison("engine", ("vLLM", "SGLang", "TensorRT-LLM"), many=True),
+    Comparison("backend", ("ROCm", "Vulkan")),
     Comparison("age", (OLDER, NEWER)),
     Comparison("bits", (16.0, 8.0, 4.0)),
     Comparison("model", ("qwen3-32b", "qwen3-30b-a3b")),
@@ -193,6 +194,7 @@ def of(rows: pd.DataFrame, each: Comparison) -> pd.DataFrame:
                     "faster_in": int((part["ratio"] > 1).sum()),
                     "by_bytes": part["by_bytes"].median(),
                     "models": _listed(part, "model"),
+                    "devices": _listed(part, "device") if each.by != "device" else "",
                     "variants": _listed(part, "variants") if each.by == "device" else "",
                     "users": _span(part["users"]) if "users" in part else "",
                 }

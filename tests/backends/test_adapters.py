@@ -9,10 +9,8 @@ import re
 import stat
 import subprocess
 import sys
-import types
 from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from builders import make_rows
@@ -333,10 +331,16 @@ def test_llamacpp_puts_every_layer_on_one_gpu_or_none(monkeypatch, tmp_path):
     )
 
 
-def test_llamacpp_s_server_is_told_the_device(tmp_path):
-    command, _, served = launched("llamacpp", "Q8_0", tmp_path)
-    assert command[1:3] == ["-m", "bench.backends.llamacpp"] and command[4:6] == ["Q8_0", "cuda"]
-    assert served.settings["n_gpu_layers"] == "all"
+def test_llamacpp_keeps_keys_and_values_in_the_option_s_format():
+    import xllamacpp
+
+    llamacpp, kinds = backends.get("llamacpp").module, xllamacpp.ggml_type
+    made = [
+        llamacpp._params("model.gguf", None, llamacpp.OPTIONS[option], "cpu", 2, 1, 256)
+        for option in ("Q4_0", "Q4_0-kv-q8_0", "Q4_0-kv-q4_0")
+    ]
+    expected = [kinds.GGML_TYPE_F16, kinds.GGML_TYPE_Q8_0, kinds.GGML_TYPE_Q4_0]
+    assert [params.cache_type_k for params in made] == [params.cache_type_v for params in made] == expected
 
 
 def test_llamacpp_starts_the_cache_that_is_declared_and_says_what_it_is(checkpoint, tmp_path):
@@ -381,38 +385,6 @@ def test_vllm_s_cache_is_what_it_says_itself(blocks, monkeypatch):
     else:
         with pytest.raises(RuntimeError, match="65 blocks of 32 tokens and says that it has 64 of 32"):
             vllm_server.cache("cpu", wanted, "http://localhost:1")
-
-
-@pytest.mark.parametrize(
-    ("option", "precision"), [("float16", "fp16"), ("bfloat16", "bf16"), ("int4-float16", "int4")]
-)
-def test_onnxruntime_s_model_is_built_for_the_device(option, precision, checkpoint, monkeypatch):
-    engine, commands = backends.get("onnxruntime").module, []
-    monkeypatch.setattr(
-        subprocess,
-        "run",
-        lambda command, **_: (
-            commands.append(command)
-            or Path(flag(command, "-o")).mkdir()
-            or types.SimpleNamespace(returncode=0)
-        ),
-    )
-    assert engine.prepare(checkpoint, option, "cuda").name.endswith(f"-{option}")
-    assert engine.prepare(checkpoint, "int4", "cpu").name.endswith("-int4")
-    assert [(flag(command, "-p"), flag(command, "-e")) for command in commands] == [
-        (precision, "cuda"),
-        ("int4", "cpu"),
-    ]
-    offered = backends.get("onnxruntime")
-    assert option in offered.options("cuda") and option not in offered.options("cpu")
-
-
-def test_onnxruntime_s_version_is_that_of_the_package_that_is_there(monkeypatch):
-    engine = backends.get("onnxruntime").module
-    there = {"onnxruntime-genai-cuda": "0.18.0", "onnxruntime-gpu": "1.31.1"}
-    monkeypatch.setattr(engine, "distributions", lambda name: [name] if name in there else [])
-    monkeypatch.setattr(engine, "_installed", there.__getitem__)
-    assert engine.version() == "0.18.0, onnxruntime 1.31.1"
 
 
 # Formats that are made first, and a container that is really started
@@ -524,125 +496,6 @@ def test_exllamav3_converts_with_its_own_tool(checkpoint, tmp_path, monkeypatch)
     assert exllamav3.converted(checkpoint, None, "nobody", "1.0") == checkpoint.path
 
 
-def test_a_tool_is_the_one_beside_the_interpreter(tmp_path, monkeypatch):
-    folder = tools(tmp_path, monkeypatch, **{"trtllm-serve": "pass"})
-    assert servers.tool("trtllm-serve") == str(folder / "trtllm-serve")
-    assert servers.tool("nowhere") == "nowhere"
-    assert servers.tool("python") == str(Path(sys.executable).with_name("python"))
-
-
-# ExLlamaV3 in this process, with a library of the documented shape instead of a GPU
-
-
-@pytest.fixture
-def exllama(monkeypatch):
-    """(the adapter, the library, its generator, whose steps are to be set)."""
-    library = mock.MagicMock(Job=dict, CustomSampler=list)
-    library.SS_BanTokens, library.SS_Argmax = lambda ids: ("ban", ids), lambda: "argmax"
-    library.Config.from_directory.return_value = types.SimpleNamespace()  # which tells nothing
-    monkeypatch.setitem(sys.modules, "exllamav3", library)
-    monkeypatch.setattr(checkpoints, "linear_bytes", lambda *a, multiple_of: multiple_of)
-    generator = library.Generator.return_value
-    generator.num_remaining_jobs.side_effect = lambda: generator.left
-    return backends.get("exllamav3").module, library, generator
-
-
-def steps(generator, *results):
-    """Let the generator give `results` (token ids by request, more of the last one), one a step."""
-    import torch
-
-    def iterate():
-        ids, more = results[len(results) - generator.left]
-        generator.left -= 1
-        told = [
-            {"stage": "streaming", "identifier": k, "token_ids": torch.tensor([ids[k]])} | more for k in ids
-        ]
-        return [{"stage": "started", "identifier": 0}, *told]
-
-    generator.left, generator.iterate.side_effect = len(results), iterate
-
-
-def test_exllamav3_hands_on_every_token_and_keeps_no_pages(exllama, checkpoint):
-    module, library, generator = exllama
-    engine = module.Engine(checkpoint, checkpoint.path, module.OPTIONS["float16"])
-    assert engine.weight_bytes == 128, "matrices are read with their padding"
-    steps(generator, ({0: [15, 14], 1: [25, 24]}, {}), ({0: [13], 1: [23]}, {}))
-    seen = []
-    found = engine.generate([[5, 6, 7], [8, 9]], 3, lambda request, token: seen.append((request, token)))
-    assert found == [[15, 14, 13], [25, 24, 23]] and [t for r, t in seen if r == 1] == found[1]
-    (jobs,) = generator.enqueue.call_args.args
-    assert [job["sampler"] for job in jobs] == [[("ban", [2]), "argmax"]] * 2, "suppressed on the device"
-    generator.pagetable.reset_page_table.assert_called_once()
-    engine.reserve(4, 1000)
-    rooms = [call.kwargs["max_num_tokens"] for call in library.Cache.call_args_list]
-    assert rooms == [2048 + 256, 4 * 1024], "loaded again only where there was no room"
-
-
-def test_exllamav3_says_why_a_job_failed(exllama, checkpoint):
-    """What its `reap_failed_job` appends has no identifier."""
-    module, _, generator = exllama
-    engine = module.Engine(checkpoint, checkpoint.path, module.OPTIONS["float16"])
-    generator.left = 1
-    generator.iterate.side_effect = [[{"stage": "error", "eos": True, "error": RuntimeError("no pages")}]]
-    with pytest.raises(RuntimeError, match="no pages"):
-        engine.generate([[5, 6]], 4, None)
-    generator.pagetable.reset_page_table.assert_called_once()
-
-
-def test_exllamav3_is_refused_where_it_reads_another_model(exllama, checkpoint):
-    module, library, _ = exllama
-    about = types.SimpleNamespace(rope_settings=types.SimpleNamespace(rope_theta=10000.0), vocab_size=512)
-    library.Config.from_directory.return_value = about
-    with pytest.raises(ValueError, match="ExLlamaV3 says .* rotary base of 10000 where shape:tiny has 1"):
-        module.Engine(checkpoint, checkpoint.path, module.OPTIONS["float16"])
-
-
-def test_exllamav3_counts_drafts_of_one_prompt(exllama, checkpoint):
-    module, library, generator = exllama
-    engine = module.Engine(checkpoint, checkpoint.path, {"ngram_tokens": 2, "draft_tokens": 10})
-    steps(generator, ({0: [15, 14]}, {"accepted_draft_tokens": 3, "rejected_draft_tokens": 4}))
-    engine.generate([[5, 6]], 2, None)
-    assert engine.speculation == {"drafted_tokens": 7, "accepted_tokens": 3}
-    assert library.Generator.call_args.kwargs == {"ngram_match_min": 2, "num_draft_tokens": 10}
-    with pytest.raises(ValueError, match="one prompt at a time"):
-        engine.generate([[1], [2]], 4, None)
-
-
-# vLLM in this process, of which only the drafts are counted here
-
-
-@pytest.mark.parametrize("padded", [False, True])
-def test_vllm_s_padding_is_no_draft(padded, checkpoint, monkeypatch):
-    """Its V2 model runner fills every draft up to ten tokens and counts them all."""
-    import torch
-
-    adapter, llm = backends.get("vllm").module, mock.MagicMock()
-    config = llm.llm_engine.vllm_config
-    config.use_v2_model_runner = padded
-    config.model_config.dtype = torch.bfloat16
-    config.model_config.hf_config.to_dict.return_value = {"eos_token_id": 2}
-    answer = [types.SimpleNamespace(token_ids=ids) for ids in ([5, 6, 7], [8])]
-    steps = [[types.SimpleNamespace(request_id="0", outputs=[each])] for each in answer]
-    llm.llm_engine.has_unfinished_requests.side_effect = [True, True, False]
-    llm.llm_engine.step.side_effect = steps
-    llm.llm_engine.renderer.render_cmpl.side_effect = list
-    counts = [types.SimpleNamespace(name=adapter.DRAFTED, value=value) for value in (3, 23)]
-    llm.get_metrics.side_effect = [[count] for count in counts]
-    library = types.ModuleType("vllm")
-    library.LLM = lambda *a, **k: llm
-    library.SamplingParams = lambda **k: k
-    kinds = types.ModuleType("vllm.sampling_params")
-    kinds.RequestOutputKind = {"DELTA": "delta"}
-    monkeypatch.setitem(sys.modules, "vllm", library)
-    monkeypatch.setitem(sys.modules, "vllm.sampling_params", kinds)
-    monkeypatch.setattr(checkpoints, "linear_bytes", lambda *a: 5)
-    engine = adapter.Engine(checkpoint, adapter.OPTIONS["bfloat16-ngram"], "cuda")
-    assert engine.generate([[1, 2]], 4, None) == [[5, 6, 7, 8]]
-    drafted = {} if padded else {"drafted_tokens": 20}
-    assert engine.speculation == {"accepted_tokens": 2} | drafted, "how many were drafted is unknown"
-    assert engine.settings["read_back"] == {"dtype": "bfloat16", "end_token_ids": [2]}
-
-
 # An endpoint that wants a token
 
 
@@ -663,11 +516,6 @@ def test_a_token_is_not_sent_in_the_clear(checkpoint, monkeypatch):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     with pytest.raises(ValueError, match="hf auth login"):
         asked("http://localhost:1", checkpoint)
-
-
-def test_an_endpoint_is_not_measured_of_a_studys_own_accord():
-    assert backends.get("hf_endpoint").ready("cuda") == []
-    assert "hf_endpoint" in backends.get("hf_endpoint").absent("cpu")[0]
 
 
 # Every published system

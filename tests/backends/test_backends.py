@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from commands import run
 
-from bench import backends, processes
+from bench import backends, inputs, processes
 from bench.backends.common import checkpoints, random_weights
 from bench.experiments import judge
 from bench.paths import ROOT
@@ -73,7 +73,7 @@ INSTALLED = [
     if backends.get(path.stem).can("load")
     for option in backends.get(path.stem).options("cpu") if backends.get(path.stem).missing("cpu", option) is None
 ]  # fmt: skip
-DRAFTS = "-lookup", "-ngram", "-draft"
+DRAFTS = "-lookup", "-ngram", "-draft", "-draft2"
 
 
 def smallest():
@@ -244,6 +244,12 @@ def test_the_default_environment_makes_the_checkpoints(tmp_path, monkeypatch):
     )
     random_weights.random(row, tmp_path / "checkpoint")
     assert (tmp_path / "asked").exists() and (tmp_path / "checkpoint" / "model.safetensors").exists()
+
+
+def test_sizes_of_a_shape_are_whole_numbers():
+    """As floats no configuration takes them, and `shape:` makes nothing."""
+    for row in inputs.table("models").to_dict("records"):
+        assert all(type(row[name]) is int for name in [*metrics.SHAPE, "context_tokens"]), row["model"]
 
 
 def test_every_installed_engine_was_found():

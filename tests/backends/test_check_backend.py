@@ -246,17 +246,6 @@ def test_few_bits_may_choose_otherwise_where_the_answer_stays_likely(case):
     assert any("too unlikely" in fault for fault in faults(changed(arithmetic="int8", **noise), case))
 
 
-def test_a_server_is_checked_as_well_as_the_engine_in_process_and_before_it(monkeypatch):
-    for name in ("served", "loaded"):
-        monkeypatch.setattr(check_backend, name, lambda *_, name=name: [conformance.Finding(name)])
-    monkeypatch.setattr(check_backend, "adapter", lambda module: [])
-    monkeypatch.setattr(check_backend, "_case", lambda backend, option: None)
-    for parts in (["serve", "load"], ["load"], ["serve"]):
-        backend = types.SimpleNamespace(module=None, can=parts.__contains__)
-        found = [each.check for each in check_backend.findings(backend, "float32", "cpu", 1)]
-        assert found == [{"serve": "served", "load": "loaded"}[part] for part in parts]
-
-
 def test_the_contract_is_checked_without_a_request():
     engine = Engine()
     assert contract.check_engine(engine) is engine

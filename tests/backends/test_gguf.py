@@ -217,6 +217,14 @@ def test_accepted_drafts_of_random_weights_are_found_by_their_numbers(written):
     assert speculation["accepted_tokens"] > 32
 
 
+@pytest.mark.parametrize("engine", ["llamacpp", "openvino"])
+def test_a_kept_prefix_changes_no_token(tiny, expected, engine):
+    kept = STREAM.replace("seen, returned", "engine.keep_prefix(prompts[0][:-2])\nseen, returned", 1)
+    seen, *_, counted, _ = result(kept, tiny.path, json.dumps(PROMPTS[:1]), 4, "F16", engine)
+    assert seen == [expected[0][:4]]
+    assert engine != "llamacpp" or counted["cached_tokens"] >= len(PROMPTS[0]) - 2
+
+
 def test_openvino_reads_them_too(tiny, expected):
     seen, _, own, _, _ = result(STREAM, tiny.path, json.dumps(PROMPTS), TOKENS, "F16", "openvino")
     assert seen == own == expected
@@ -322,19 +330,6 @@ def test_a_file_tells_what_the_configuration_tells(converted, tiny):
     assert len(said["tokenizer.ggml.tokens"]) == 600
 
 
-def test_tensors_are_read_and_written_one_by_one(converted, tiny, monkeypatch):
-    """Reading all of them first would take the memory of a 7B model twice."""
-    import gguf
-
-    events, read, write = [], gguf_files._values, gguf.GGUFWriter.write_tensor_data
-    monkeypatch.setattr(gguf_files, "_values", lambda *given: events.append("read") or read(*given))
-    monkeypatch.setattr(
-        gguf.GGUFWriter, "write_tensor_data", lambda *given: events.append("written") or write(*given)
-    )
-    count = len(tensors(converted(tiny)))
-    assert events == ["read", "written"] * count
-
-
 # Refusals
 
 
@@ -370,19 +365,6 @@ def test_a_tokenizer_of_another_kind_is_refused(tiny, tmp_path, converted):
         ValueError, match="has a tokenizer of another kind.*choose a model that comes as GGUF"
     ):
         converted(checkpoints.Checkpoint("shape:tiny", folder, "synthetic"))
-
-
-def test_older_configurations_say_the_base_of_rotary_embeddings_elsewhere():
-    assert gguf_files._rotary({"rope_theta": 500000.0})["base"] == 500000.0
-    assert gguf_files._rotary({"rope_theta": 1e4, "rope_scaling": {"rope_type": "llama3", "factor": 8}}) == {
-        "kind": "llama3",
-        "base": 1e4,
-    }
-    assert gguf_files._rotary({"rope_parameters": {"rope_type": "default", "rope_theta": 1e5}}) == {
-        "kind": "default",
-        "base": 1e5,
-    }
-    assert gguf_files._rotary({}) == {"kind": "default", "base": 10000.0}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 from compare.results import serve, write
 
@@ -80,16 +79,3 @@ def test_failed_requests_and_a_run_that_was_not_streamed_are_conditions(tmp_path
     (level,) = reading.read(path)
     assert level.conditions["failed_share"] == pytest.approx(0.1)
     assert level.conditions["streamed"] is False
-
-
-def test_the_end_of_a_short_level_is_replayed(tmp_path):
-    """Of 16 requests, 8 at once, the last ones run beside empty places: their time is the level's."""
-    times = np.ones((1, 16))
-    assert reading._replayed(times, 8).tolist() == [2]
-    times[0, -1] = 5
-    assert reading._replayed(times, 8).tolist() == [6]
-    (level,), *_ = reading.side([write(tmp_path / "a", [serve(requests=64)])])
-    short, _ = reading.log_sd(level, (reading.TOKENS, ""))
-    level.conditions["concurrency"] = 6.0
-    whole, _ = reading.log_sd(level, (reading.TOKENS, ""))
-    assert short > whole

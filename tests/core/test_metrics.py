@@ -48,12 +48,6 @@ def test_percentiles_are_linear_between_neighbours():
     assert isinstance(metrics.percentile([1, 2], 50), float)
 
 
-def test_tpot_of_two_tokens_is_their_gap_and_of_one_there_is_none():
-    assert metrics.tpot_s(np.array([0.5, 0.5]), [0.75, 0.5], [2, 1]) == pytest.approx(
-        [0.25, np.nan], nan_ok=True
-    )
-
-
 def test_context_and_steps_by_hand():
     assert metrics.kv_values_per_token(80, 8, 128) == 163840
     assert metrics.mean_context_tokens(100, 50) == 125
@@ -111,11 +105,6 @@ def test_a_metric_is_declared_once_with_its_unit_and_label():
     assert metrics.METRICS["mbu"].head == "MBU" and metrics.METRICS["mbu"].source == "MosaicML 2023"
     assert metrics.METRICS["load_s"].function is None and metrics.METRICS["load_s"].formula == ""
     assert metrics.METRICS["perplexity"].stored_unit == ""
-    assert metrics.tpot_s.__doc__ == (
-        "Time per output token after the first: (e2e - ttft) / (output_tokens - tokens of the first event) "
-        "(MLPerf and vLLM, whose first event has one token).\n\n"
-        "NaN where no token came after the first event."
-    )
     assert metrics.itl_s.__doc__ == f"{metrics.METRICS['itl_s'].meaning}: {metrics.METRICS['itl_s'].formula}."
     with pytest.raises(ValueError, match="ttft_s is declared twice"):
         definitions.declare("ttft_s", "again")
@@ -150,35 +139,6 @@ def test_readers_see_milliseconds_megabytes_and_percent():
     assert shown["e2e_p99_s"] == ("E2E p99", "ms") and shown["itl_max_s"] == ("ITL max", "ms")
 
 
-def test_a_declaration_without_words_has_none(monkeypatch):
-    monkeypatch.setattr(definitions, "METRICS", {})
-
-    @definitions.metric("Title")
-    def bare_s():
-        return 1
-
-    @definitions.metric("Title", "a / b", source="somebody")
-    def full_s():
-        """What it leaves out."""
-        return 2
-
-    assert full_s.__doc__ == "Title: a / b (somebody).\n\nWhat it leaves out." and bare_s.__doc__ == "Title."
-
-    full = definitions.METRICS.pop("full_s")
-    assert full == definitions.Column(
-        name="full_s", meaning="Title", formula="a / b", source="somebody", function=full_s
-    )
-    assert bare_s() == 1
-    assert definitions.METRICS == {
-        "bare_s": definitions.Column(name="bare_s", meaning="Title", function=bare_s)
-    }
-    made = definitions.declare("other", "Other", title="o")
-    assert (
-        made == definitions.Column(name="other", meaning="Other", title="o")
-        and definitions.METRICS["other"] is made
-    )
-
-
 def test_kv_bytes_are_grouped_query_aware():
     # Llama-2-70B: 80 layers, 8 KV heads of 128; the published table gives 0.312 GiB for 1,024 tokens in 16 bits.
     assert metrics.kv_cache_bytes(1024, 2 * 80 * 8 * 128, 2) / 2**30 == pytest.approx(0.3125)
@@ -209,18 +169,6 @@ class Scripted:
             if self.fails == k:
                 raise RuntimeError("the device is gone")
         return [self.ids for _ in prompts]
-
-
-def test_a_row_holds_what_arrived():
-    first, second = in_process.generate(Scripted([7, 8, 9]), [[1], [2]], 3)
-    assert first["output_ids"] == second["output_ids"] == [7, 8, 9]
-    assert first["output_tokens"] == 3 and first["error"] == ""
-    assert 0 < first["ttft_s"] <= first["e2e_s"]
-
-
-def test_a_failed_request_is_a_row_with_its_error():
-    (row,) = in_process.generate(Scripted([7, 8, 9], fails=1), [[1]], 3)
-    assert row["error"] == "RuntimeError: the device is gone" and row["output_tokens"] == 0
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -323,21 +271,3 @@ def test_an_engine_is_asked_for_what_was_asked():
     assert [type(token) for token in row["output_ids"]] == [int, int], "NumPy's numbers are no JSON"
     in_process.generate(engine, [[1]], 2, False)
     assert engine.listened is False
-
-
-def test_watches_of_loads_and_budgets(clock):
-    def load(amount):
-        clock.now += amount
-        return "loaded"
-
-    assert in_process.timed(load, 2.5) == ("loaded", 2.5)
-    watch = in_process.Stopwatch()
-    clock.now += 3.0
-    assert watch.seconds() == 3.0
-
-
-def test_without_streaming_there_is_no_ttft():
-    silent = Scripted([7, 8, 9])
-    silent.streams = False
-    (row,) = in_process.generate(silent, [[1]], 3)
-    assert math.isnan(row["ttft_s"]) and row["e2e_s"] > 0 and row["error"] == ""

@@ -126,11 +126,9 @@ def test_a_made_up_name_is_refused(kind, made_up):
         READ[kind](made_up)
 
 
-def test_a_refused_name_lists_the_nearest():
+def test_a_refused_accelerator_lists_the_nearest():
     with pytest.raises(names.UnknownName, match="RTX 5090"):
         names.accelerator("RTX 5091")
-    with pytest.raises(names.UnknownName, match="kimi-k2.5"):
-        names.model("kimi-k2.9")
 
 
 @pytest.mark.parametrize(
@@ -272,33 +270,10 @@ def test_every_accelerator_is_read_by_its_own_id():
 
 
 @pytest.mark.parametrize(
-    ("text", "near"),
-    [
-        ("GLM-5.3", "glm-5"),
-        ("GLM-5-Flash", "glm-4.7-flash"),
-        ("MiMo-V2.6-Flash", "mimo-v2-flash"),
-        ("qwne3 8B", "qwen3-8b"),
-        ("Mistrl 7B", "mistral-7b"),
-        ("deekseek-r1:14b", "deepseek-r1-distill-qwen-14b"),
-    ],
-)
-def test_a_new_version_or_a_slip_is_refused_with_neighbours(text, near):
-    with pytest.raises(names.UnknownName) as refused:
-        names.model(text)
-    assert near in refused.value.nearest
-
-
-@pytest.mark.parametrize(
     "text", ["GLM-5.2-FP8", "phi-3.5-mini", "OLMo-2-1124-13B", "Devstral-24B", "CodeLlama-9B"]
 )
 def test_a_known_version_and_a_new_name_with_a_size_are_read(text):
     assert names.model(text).parameters_b
-
-
-def test_counts_in_words_and_a_memory_size_that_is_a_variant():
-    assert [names.accelerator(t).count for t in ("dual 3090", "two RTX 3090", "quad A100")] == [2, 2, 4]
-    assert names.accelerator("GTX 1060 3GB").candidates == ("gtx-1060-3gb",)
-    assert names.model("R1 671B").candidates == ("deepseek-v3",)
 
 
 @pytest.mark.parametrize(
@@ -359,7 +334,8 @@ def test_a_family_and_a_size_are_the_models_that_have_both(written, ids):
         *(("Llama-3.1-8B-Flash", "llama-3.1-8b"), ("GLM-5.3-Flash", "glm-4.7-flash")),
         # One slip: never 8 · 10⁹ parameters of which nothing is known.
         *(("lama-3.1-8b", "llama-3.1-8b"), ("qwwen3-8b", "qwen3-8b"), ("codestrall-22b", "codestral-22b")),
-        ("mistra 7b", "mistral-7b"),
+        *(("mistra 7b", "mistral-7b"), ("qwne3 8B", "qwen3-8b"), ("kimi-k2.9", "kimi-k2.5")),
+        ("deekseek-r1:14b", "deepseek-r1-distill-qwen-14b"),
     ],
 )
 def test_a_name_that_comes_near_a_known_one_is_refused_with_it(written, near):

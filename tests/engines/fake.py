@@ -108,6 +108,9 @@ class Engine:
             }
         return [ids for _ in prompts]
 
+    def keep_prefix(self, ids):
+        self.kept = ids
+
     def answer(self, prompts, max_new_tokens):
         """ANSWER, or as much of it as is asked for."""
         self.calls += 1

@@ -51,6 +51,12 @@ def test_an_evaluation_is_a_run_with_a_row_for_each_problem(cells, four, tmp_pat
     assert not list(tmp_path.glob(f"*/*{store.PARTIAL}"))
 
 
+def test_problems_are_prompts_of_a_timed_run_where_they_are_named(cells, four):
+    observed = cells("latency", backend="fake", problems="1 3", max_new_tokens=20)["observed"]
+    assert set(observed["experiment"]) == {"drafts"} and list(observed["prompt"]) == [1, 3]
+    assert observed["ttft_s"].notna().all()
+
+
 def test_problems_are_asked_together_where_the_engine_can(cells, four, monkeypatch):
     observed = cells("humaneval", **SHORT | {"batch_size": 3})["observed"]
     assert list(observed["batch_size"]) == [3, 3, 3, 1]

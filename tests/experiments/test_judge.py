@@ -120,22 +120,6 @@ def test_answers_of_committed_runs_to_the_same_prompt_lie_far_below_noise():
     assert judge.kept_nll_nats("smollm2-135m", PROMPT) == [], "answers to another prompt say nothing"
 
 
-def test_only_likely_answers_of_the_model_to_the_prompt_set_the_limit(tmp_path):
-    asked = judge._sha256(PROMPT)
-    entries = {
-        "latency-smollm2-135m-Q4_0-1": ("likely", asked, 0.7),
-        "latency-smollm2-135m-F16-1": ("near ties", asked, 0.1),
-        "sizes-smollm2-135m-int8-1": ("likely", "another prompt", 0.2),
-        "latency-another-Q4_0-1": ("likely", asked, 0.3),
-    }
-    (tmp_path / "engine").mkdir()
-    for name, (verdict, prompt, nll) in entries.items():
-        entry = {"verdict": verdict, "prompt_sha256": prompt, "answer_nll_nats": nll}
-        (tmp_path / "engine" / f"{name}.json").write_text(json.dumps({"judge": entry}))
-    (tmp_path / "engine" / "latency-smollm2-135m-old-1.json").write_text("{}")
-    assert judge.kept_nll_nats("smollm2-135m", PROMPT, tmp_path) == [0.7]
-
-
 def test_a_token_outside_the_vocabulary_is_refused_unread(verdict):
     entry = judge.of_answer(Checkpoint(), PROMPT, [9, VOCABULARY], "float16")
     assert entry["verdict"] == "refused" and f"token {VOCABULARY}" in entry["why"]

@@ -1,7 +1,6 @@
 """Several devices at once: who may use them, what the rows say of it, and that runs on one and on several are never mixed."""
 
 import inspect
-import json
 import re
 
 import pandas as pd
@@ -10,12 +9,11 @@ from builders import MATRICES, PEAKS, make_rows, make_sidecar, write_run, write_
 from contracts import adapters
 from pictures import shown, texts
 
-from bench import backends, inputs, plots
+from bench import backends, plots
 from bench.backends import vllm
-from bench.experiments import notebook, session
 from bench.experiments import quality as quality_experiment
+from bench.experiments import session
 from bench.experiments import target as targets
-from bench.instrument.load import schedule
 from bench.machine import identity as identity_machine
 from bench.observations import checks, derived, schema, store
 from bench.paths import ROOT
@@ -25,7 +23,6 @@ from bench.topics import machines
 from bench.topics import serving as serving_analysis
 from bench.topics import systems as systems_analysis
 from bench.workflow import plan
-from llm_measured.core import naming
 
 pytestmark = pytest.mark.early
 
@@ -156,16 +153,6 @@ def launched(tmp_path, name, device="cuda", **more):
         return found
 
 
-@pytest.mark.parametrize("name", ["vllm", "sglang"])
-def test_replicas_are_asked_for_where_there_are_several(tmp_path, name):
-    alone, _, _ = launched(tmp_path, name)
-    several, _, served = launched(tmp_path, name, tensor_parallel=2, data_parallel=3)
-    flag = lambda command, word: command[command.index(word) + 1]
-    assert "--data-parallel-size" not in alone and flag(alone, "--tensor-parallel-size") == "1"
-    assert flag(several, "--data-parallel-size") == "3" == str(served.settings["data_parallel_size"])
-    assert flag(several, "--tensor-parallel-size") == "2"
-
-
 def test_every_rank_of_every_replica_has_cores_of_its_own(tmp_path):
     bound = {
         many: launched(tmp_path, "vllm", "cpu", tensor_parallel=many[0], data_parallel=many[1])[1]
@@ -173,39 +160,6 @@ def test_every_rank_of_every_replica_has_cores_of_its_own(tmp_path):
     }
     assert [about["VLLM_CPU_OMP_THREADS_BIND"] for about in bound.values()] == ["0-3", "0-1|2-3", "0|1|2|3"]
     assert [about["OMP_NUM_THREADS"] for about in bound.values()] == ["4", "2", "1"]
-
-
-def test_vllm_is_told_what_the_committed_runs_were_told(tmp_path):
-    """Its settings have the names, the kinds and, where the size of the study does not enter, the values of the sidecars that git keeps."""
-    files = sorted((ROOT / "_llama-inference" / "vllm").glob("serv*-smollm2-135m-bfloat16-*.json"))
-    _, _, served = launched(tmp_path, "vllm", "cpu")
-    sized = {
-        "served_model_name",
-        "max_model_len",
-        "max_num_seqs",
-        "openmp_binding",
-        "tensor_parallel_size",
-        "data_parallel_size",
-        # What the load test adds: both of its servers, and whether they answer from a cache.
-        "servers",
-        "prefix_cache_trial",
-    }
-    for file in files:
-        kept = {
-            name: value
-            for name, value in json.loads(file.read_text())["settings"].items()
-            if name == name.lower()
-        }
-        assert set(kept) - sized == set(served.settings) - sized
-        assert all(
-            type(value) is type(served.settings[name])
-            for name, value in kept.items()
-            if name in served.settings
-        )
-        assert {name: served.settings[name] for name in kept if name not in sized} == {
-            name: value for name, value in kept.items() if name not in sized
-        }
-    assert files
 
 
 # The rows
@@ -344,22 +298,6 @@ def test_one_device_is_not_mentioned(tmp_path):
     )
 
 
-def test_replicas_have_their_column(tmp_path):
-    write_serving(tmp_path, {1: (0.05, 0.005)}, data_parallel=2, **GPU)
-    requests = store.load(folder=tmp_path)
-    assert list(serving_analysis.levels(requests)["data_parallel"]) == [2]
-    assert set(machines.on_default_machine(requests, "serving")["option"]) == {"float32 DP 2"}
-
-
-def test_the_number_of_devices_is_no_number_of_bits():
-    assert [naming.bits(option) for option in ("float16 TP 2", "nf4 TP 8", "mute DP 2", "mute")] == [
-        16,
-        4,
-        None,
-        None,
-    ]
-
-
 def test_answers_of_several_devices_are_not_scored_as_those_of_one(both, tmp_path):
     made = session.Setup.__new__(session.Setup)
     made.folder, made.option, made.device, made.parameters = (
@@ -410,41 +348,6 @@ def test_a_study_passes_over_numbers_that_runs_on_several_devices_took(tmp_path,
 
 
 # The published figures again
-
-
-def test_every_published_row_on_several_gpus_has_one_command_that_the_notebook_takes():
-    table = systems_analysis.systems(schema.frame(make_rows()))
-    several = table[table["tensor_parallel"] > 1]
-    assert {"mlc", "tensorrt_llm", "vllm"} == set(several["backend"])
-    assert {2, 4, 8} == set(several["tensor_parallel"])
-    known = inputs.declared(
-        "".join(json.loads((ROOT / "notebooks" / "serving.ipynb").read_text())["cells"][1]["source"])
-    )
-    for row in several.to_dict("records"):
-        first, second = row["command"].split(" && ")
-        home = re.fullmatch(r"\.venv/bin/snakemake (\.venvs/[\w-]+)/ready", first)[1]
-        assert (ROOT / "environments" / f"{home.split('/')[1]}.txt").exists()
-        assert second.startswith(f"{home}/bin/papermill notebooks/serving.ipynb out.ipynb ")
-        told = dict(re.findall(r"-p (\S+) (\S+)", second))
-        assert set(told) <= set(known) and told["tensor_parallel"] == str(row["tensor_parallel"])
-        assert told["device"] == "cuda"
-        assert "tensor" in backends.get(row["backend"]).parallel("serve")
-
-
-def test_the_published_batches_are_asked_for_where_the_study_s_lengths_are_not_theirs():
-    table = systems_analysis.systems(schema.frame(make_rows()))
-
-    printed = inputs.table("published/mosaicml_throughput_req_per_s")
-    for row in table[table["study"] == systems_analysis.STUDIES["mosaicml"]].to_dict("records"):
-        told = dict(re.findall(r"-p (\S+) (\S+)", row["command"]))
-        sizes = set(printed.loc[printed["model"] == row["options"], "batch_size"]) or {1}
-        assert set(notebook.numbers("concurrency", told["concurrency"])) == sizes
-        assert told["request_rates"] == "none"
-        assert (
-            {schedule.lengths(told["lengths"], 1)[0]}
-            == {(512, 64)}
-            == set(zip(printed["input_tokens"], printed["output_tokens"]))
-        )
 
 
 def test_the_guide_has_the_commands_that_the_table_prints():

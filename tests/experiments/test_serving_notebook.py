@@ -71,14 +71,6 @@ def test_the_sidecar_says_how_the_client_fared_and_the_notebook_draws(served):
     assert any("image/svg+xml" in o.get("data", {}) for c in executed.cells for o in c.get("outputs", []))
 
 
-@pytest.mark.timing
-def test_four_at_once_write_faster(served):
-    levels = levels_analysis.levels(store.load(folder=served)).set_index("concurrency")
-    assert levels.loc[4.0, "output_tokens_per_s"] > 2 * levels.loc[1.0, "output_tokens_per_s"], (
-        "four times, less what uneven lengths leave empty"
-    )
-
-
 @pytest.mark.check
 @pytest.mark.timing
 def test_a_saturated_server_ends_the_climb(cells, tmp_path, capsys):
@@ -154,19 +146,6 @@ def test_a_level_without_an_answer_ends_the_climb(capsys):
     assert alive.done == set()
 
 
-@pytest.mark.check
-@pytest.mark.timing
-def test_arrivals_are_replayed(cells, tmp_path):
-    trace = tmp_path / "trace.csv"
-    trace.write_text("at_s,prompt_tokens,new_tokens\n5,16,4\n5.1,20,5\n5.4,24,6\n")
-    replay = {"lengths": str(trace), "arrivals": "trace", "concurrency": "none", "scale": 1.0}
-    requests = cells("serving", backend="fake", **SMALL | replay)["observed"].sort_values("request")
-    assert list(requests["prompt_tokens"]) == [16, 20, 24] and list(requests["max_new_tokens"]) == [4, 5, 6]
-    assert list((requests["sent_s"] - requests["sent_s"].iloc[0]).round(2)) == pytest.approx(
-        [0, 0.1, 0.4], abs=0.02
-    )
-
-
 @pytest.mark.parametrize(
     ("option", "words"),
     [
@@ -192,8 +171,7 @@ def test_a_server_that_miscounts_or_does_not_start_gives_no_run(cells, tmp_path,
         ({"percentile": 95}, "Parameter percentile must be one of 90, 99, not 95"),
         ({"arrivals": "poison"}, "Did you mean 'poisson'"),
         ({"lengths": "sharegtp"}, "Did you mean 'sharegpt'"),
-        ({"lengths": "nowhere.csv"}, "cannot be read"),
-        ({"arrivals": "trace", "lengths": "alpaca"}, "cannot be read as a CSV of requests"),
+        ({"lengths": "nowhere.csv"}, "cannot be read as a trace"),
         ({"concurrency": "none", "request_rates": "none"}, "There is nothing to do"),
         ({"backend": "http"}, "needs the address of a running server"),
         ({"backend": "http", "url": "http://somewhere.invalid:1"}, "Say what the server runs on"),
@@ -330,6 +308,10 @@ def test_what_a_cache_cannot_have_done_is_refused(cells, tmp_path, monkeypatch, 
         ({"workload": "trace"}, "needs a file"),
         ({"workload": "trace", "trace": "nowhere.jsonl"}, "cannot be read as a trace"),
         ({"workload": "trace", "trace": "one.csv"}, "has 1 request: a load needs two or more"),
+        (
+            {"workload": "trace", "trace": "talk.csv"},
+            "has one session, and a load has the rate of two or more",
+        ),
         ({"workload": "trace", "trace": "negative.csv"}, "has a length of -5 tokens for its prompt"),
         ({"workload": "trace", "trace": "empty.csv"}, "has a length of 0 tokens for its answer"),
         ({"workload": "trace", "trace": "backwards.csv"}, "before the line before it"),
@@ -341,6 +323,7 @@ def test_what_a_cache_cannot_have_done_is_refused(cells, tmp_path, monkeypatch, 
 )
 def test_a_load_of_sessions_that_cannot_be_stops_with_a_sentence(cells, tmp_path, parameters, words):
     bad = {"one": "0,5,5", "negative": "0,-5,5\n1,5,5", "empty": "0,5,5\n1,5,0", "backwards": "3,5,5\n1,5,5"}
+    (tmp_path / "talk.csv").write_text("at_s,input,output,session\n0,24,6,1\n1,40,6,1\n")
     (tmp_path / "timeless.csv").write_text("input,output\n24,6\n24,6\n")
     for name, lines in (bad | {"long": "0,9000,5\n1,5,5"}).items():
         (tmp_path / f"{name}.csv").write_text(f"at_s,prompt_tokens,new_tokens\n{lines}\n")

@@ -73,7 +73,13 @@ def test_an_engine_of_another_environment_names_the_papermill_that_has_it(tmp_pa
 
 def sweep(**changes):
     values = {"batch_sizes": "1 2", "prompt_lengths": "10 200", "short_tokens": 5}
-    values |= {"input_tokens": 50, "max_new_tokens": 50, "budget_s": 0.0, "limit_s": 0.0} | changes
+    values |= {
+        "input_tokens": 50,
+        "max_new_tokens": 50,
+        "budget_s": 0.0,
+        "limit_s": 0.0,
+        "timed": 3,
+    } | changes
     backend = backends.Backend("one", SimpleNamespace(OPTIONS={"float32": {}}))
     return batching.Sweep(
         SimpleNamespace(parameters=values, backend=backend, option="float32", checkpoint=CHECKPOINT)

@@ -2,7 +2,10 @@
 table's CSV to the picture. A file counts if one of its functions runs, whatever imports it.
 """
 
+import sys
+
 import pytest
+from commands import TESTS, run
 from walking import executed
 
 from bench import cells as page_cells
@@ -10,8 +13,15 @@ from bench import plots
 from bench.backends.common import checkpoints
 
 TOKENS = 37  # a number that nothing else has by chance
-TO_CSV, TO_PICTURE = 34, 8  # ceilings, which only fall
+TO_CSV, TO_PICTURE = 34, 5  # ceilings, which only fall
+MODULES = 80  # of ours that a kernel has imported after the last cell of a run
 FEWEST = 4
+KERNEL = """
+import sys
+from commands import run_cells
+run_cells("latency", {"backend": "fake", "max_new_tokens": 5, "results": sys.argv[1]})
+print("\\n".join(name for name in sys.modules if name.split(".")[0] in ("bench", "llm_measured")))
+"""
 
 
 def test_a_rate_runs_through_few_files_from_the_cell_to_the_csv(cells, monkeypatch):
@@ -31,6 +41,18 @@ def test_a_figure_is_drawn_from_its_table_by_few_files():
     exec(code, {})  # what is imported runs once
     ran, _ = executed(lambda: exec(code, {}))
     assert "bench/plots.py" in ran and FEWEST <= len(ran) <= TO_PICTURE, sorted(ran)
+
+
+@pytest.mark.check
+def test_a_run_imports_what_it_needs_to_measure(tmp_path):
+    here = {
+        "PYTHONPATH": f"{TESTS}:{TESTS.parent}",
+        "FAKE_NEIGHBOURS": "minded by nobody",
+        "TMPDIR": tmp_path,
+    }
+    names = run(sys.executable, "-c", KERNEL, tmp_path / "out", **here).stdout.splitlines()
+    names = [name for name in names if name.split(".")[0] in ("bench", "llm_measured")]
+    assert "bench.plots" in names and len(names) <= MODULES, names
 
 
 @pytest.mark.check

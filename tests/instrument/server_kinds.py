@@ -61,8 +61,8 @@ def every(tokens, itl_s, first_s=0.02, per=1, make=text, word=" word", start=0):
     return [(first_s + (k + per - 1) * itl_s, b"".join(made[k : k + per])) for k in range(start, tokens, per)]
 
 
-def play(peer, parts):
-    """Send `parts` at their moments; whether the connection is still open."""
+def play(peer, parts, sent):
+    """Send `parts` at their moments, which go into `sent`; whether the connection is still open."""
     began = time.monotonic()
     for at_s, data in parts:
         time.sleep(max(0.0, began + at_s - time.monotonic()))
@@ -71,14 +71,15 @@ def play(peer, parts):
         if data == RESET:
             hang_up(peer)
             return False
+        sent.append(time.monotonic())
         peer.sendall(data)
     return True
 
 
 @contextlib.contextmanager
-def playing(*answers):
+def playing(*answers, sent=None):
     """A server whose n-th request gets the n-th of `answers` (parts, or a function of the request that makes
-    them), the last one for ever; yields (address, requests that came)."""
+    them), the last one for ever; yields (address, requests that came). The moments of parts go into `sent`."""
     requests, turns, lock = [], itertools.count(), threading.Lock()
 
     def serve(peer, _):
@@ -87,17 +88,19 @@ def playing(*answers):
                 turn = next(turns)
                 requests.append(request)
             parts = answers[min(turn, len(answers) - 1)]
-            if not play(peer, parts(request) if callable(parts) else parts):
+            if not play(peer, parts(request) if callable(parts) else parts, [] if sent is None else sent):
                 return
 
     with tiny(serve) as (url, _):
         yield url, requests
 
 
-def row_of(parts, tokens, dialect="completions", encode=str.split, timeout_s=5.0, exact=True):
-    """The row of one request to a server that plays `parts`, finished as the study finishes it."""
-    with playing(parts) as (url, _):
+def row_of(parts, tokens, dialect="completions", encode=str.split, exact=True):
+    """The row of one request to a server that plays `parts`, finished as the study finishes it, and the
+    moments at which they were sent."""
+    sent = []
+    with playing(parts, sent=sent) as (url, _):
         calls = make_calls(url, tokens=tokens, dialect=dialect)
         calls[0].exact = exact
-        (row,), loop = here(url, calls, dialect=dialect, timeout_s=timeout_s)
-    return running.decoding.with_gaps(row, encode), loop
+        (row,), _ = here(url, calls, dialect=dialect)
+    return running.decoding.with_gaps(row, encode), sent

@@ -134,14 +134,6 @@ def test_what_only_looks_like_an_end_is_an_error_of_that_answer():
     assert "a chunk has no length" in decoding.measured(answered([broken]), "completions", CLOCKS)[0]["error"]
 
 
-def test_a_chunk_counts_when_all_of_it_is_there():
-    walk = http1.Chunks(0)
-    assert not walk.feed(b"5\r\nabcd") and walk.pieces == []
-    assert not walk.feed(b"e\r") and walk.pieces == []
-    assert not walk.feed(b"\n2\r\nfg\r\n0\r\n") and walk.pieces == [(0, 3, 5), (5, 13, 2)]
-    assert walk.feed(b"\r\n") and walk.complete
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -174,62 +166,3 @@ def test_a_head_is_read_when_it_is_complete():
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: Chunked\r\nConnection: close\r\n\r\n"
     )
     assert both.length is None and both.chunked and not both.stays_open
-
-
-def test_chunks_are_walked_byte_by_byte():
-    raw = b"3;name=x\r\nabc\r\n0b\r\ndefghijklmn\r\n0\r\nTook: 5\r\n\r\n"
-    walk, seen = http1.Chunks(0), []
-    for k in range(len(raw)):
-        assert walk.feed(raw[k : k + 1]) is (k == len(raw) - 1)
-        seen.append(len(walk.pieces))
-    assert walk.pieces == [(0, 10, 3), (3, 19, 11)]
-    assert seen.index(1) == 14 and seen.index(2) == 31, "with the line's end that follows it, not later"
-    at_once = http1.Chunks(2)
-    assert at_once.feed(b"zz0\r\n\r\n") is True and at_once.pieces == [] and at_once.size == 0
-
-
-def test_what_has_no_length_is_quoted_by_its_beginning():
-    with pytest.raises(http1.Broken) as broken:
-        http1.Chunks(1).feed(b"!" + b"x" * 40 + b"\r\n")
-    assert str(broken.value) == "a chunk has no length: " + repr(b"x" * 30)
-    for data in (b"SSH-2" + b"x" * 100, b"SSH" + b"x" * 90 + b"\r\n\r\n"):
-        with pytest.raises(http1.Broken) as broken:
-            http1.head(data)
-        assert data[:60].decode() in str(broken.value) and data[:61].decode() not in str(broken.value)
-
-
-def test_a_head_at_its_edges():
-    assert http1.head(b"SSH-") is None and http1.head(b"HTTP/1.1 ") is None
-    with pytest.raises(http1.Broken):
-        http1.head(b"SSH-2")
-    with pytest.raises(http1.Broken):
-        http1.head(b"\r\n\r\nHTTP/1.1 200 OK")
-    assert http1.head(b"HTTP/" + b"x" * (65536 - 5)) is None
-    with pytest.raises(http1.Broken):
-        http1.head(b"HTTP/" + b"x" * (65536 - 4))
-    bare = http1.head(b"HTTP/1.0 204\r\n\r\n")
-    assert (bare.status, bare.fields, bare.length, bare.chunked, bare.stays_open) == (
-        204,
-        {},
-        None,
-        False,
-        False,
-    )
-    named = http1.head(
-        "HTTP/1.1 200 Très bien\r\n Name :  a:b \r\nContent-Length: no\r\n\r\n".encode("latin-1")
-    )
-    assert named.fields == {"name": "a:b", "content-length": "no"} and named.length is None
-
-
-def test_a_body_by_hand():
-    raw = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcd"
-    head = http1.head(raw)
-    assert http1.body(raw, head) == (b"abcd", [(0, head.start, 4)], True)
-    assert http1.body(raw[:-1], head)[2] is True and http1.body(raw[:-2], head)[2] is False
-    endless = http1.head(b"HTTP/1.1 200 OK\r\n\r\n")
-    assert http1.body(b"HTTP/1.1 200 OK\r\n\r\nab", endless) == (b"ab", [(0, 19, 2)], True)
-    raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n"
-    start = http1.head(raw).start
-    expected = b"abc", [(0, start + 3, 2), (2, start + 10, 1)]
-    assert http1.body(raw, http1.head(raw)) == (*expected, False)
-    assert http1.body(raw + b"0\r\n\r\n", http1.head(raw)) == (*expected, True)

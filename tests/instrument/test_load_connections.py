@@ -6,64 +6,13 @@ import time
 
 import numpy as np
 import pytest
-from loads import EVENT, TOKENS, USAGE, accounted, hang_up, here, make_calls, request_of, stream, tiny, whole
+from loads import EVENT, TOKENS, USAGE, accounted, here, make_calls, request_of, stream, tiny, whole
 
-from bench.instrument.load import client, connection, parallel, protocols
+from bench.instrument.load import client, parallel, protocols
 from bench.instrument.reference_server import events
 
 pytest_plugins = ["loads"]
 pytestmark = [pytest.mark.usefixtures("watchdog"), pytest.mark.timing]
-
-
-def test_an_idle_connection_that_was_closed_is_replaced_once():
-    def serve(peer, number):
-        request_of(peer)
-        peer.sendall(stream())
-        if number == 1:
-            request_of(peer)  # the second request is never answered here
-            hang_up(peer)
-
-    with tiny(serve) as (url, came):
-        rows, _ = here(url, make_calls(url, 2))
-    assert all(map(whole, rows)) and len(came) == 2
-    assert rows[1]["connect_s"] > 0 and rows[1]["sent_s"] > rows[0]["sent_s"] + rows[0]["e2e_s"]
-
-
-def test_an_idle_connection_that_was_reset_unseen_is_replaced():
-    class Slow(client.Client):
-        def _begin(self):
-            time.sleep(0.05)  # the reset comes between two looks: writing tells it
-            super()._begin()
-
-    def serve(peer, number):
-        request_of(peer)
-        peer.sendall(stream())
-        time.sleep(0.02)
-        hang_up(peer)
-
-    with tiny(serve) as (url, came):
-        rows, _ = here(url, make_calls(url, 3), kind=Slow)
-    assert all(map(whole, rows)) and len(came) == 3
-
-
-@pytest.mark.parametrize("answered", [b"", events.STREAMED + events.chunk(EVENT)])
-def test_a_fresh_connection_or_a_begun_answer_is_not_tried_again(answered):
-    def serve(peer, number):
-        if answered and number == 1:
-            request_of(peer)
-            peer.sendall(stream())  # the next answer on this open connection is begun and lost
-        request_of(peer)
-        peer.sendall(answered)
-        time.sleep(0.05)
-        hang_up(peer)
-
-    with tiny(serve) as (url, came):
-        rows, _ = here(url, make_calls(url, 2))
-    assert [row["error"] for row in rows] == [
-        "" if answered else "ConnectionResetError: Connection reset by peer",
-        "ConnectionResetError: Connection reset by peer",
-    ]
-    assert len(came) == (1 if answered else 2)
 
 
 def test_a_silent_open_connection_is_not_tried_again(fresh):
@@ -100,21 +49,6 @@ def test_a_long_prompt_is_sent_whole():
         )
         rows, _ = here(url, calls)
     assert whole(rows[0]) and got == [calls[0].payload]
-
-
-def test_being_woken_for_nothing_is_no_failure(fresh, monkeypatch):
-    receive, looks, woken = connection.Stream.receive, [], []
-
-    def nervous(stream):
-        looks.append(stream)
-        if len(looks) % 5 == 0:  # how many looks there are follows from the machine's speed
-            woken.append(stream)
-            raise BlockingIOError(11, "Resource temporarily unavailable")
-        return receive(stream)
-
-    monkeypatch.setattr(connection.Stream, "receive", nervous)
-    rows, _ = here(fresh.url, make_calls(fresh.url, 4), concurrency=2)
-    assert all(map(whole, rows)) and woken, rows[0]["error"]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from protocol_cases import CASES, PROMPT
 
 from bench.backends import hf_endpoint
 from bench.backends import http as running
-from bench.instrument.load import protocols
 
 pytest_plugins = ["dialect_server"]
 
@@ -20,24 +19,6 @@ pytest_plugins = ["dialect_server"]
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_server_says_is_counted_right(server, case):
     check(server, case)
-
-
-def test_every_dialect_has_every_quirk_that_it_can_have():
-    quirks = {
-        dialect: {quirk for d, words, _ in CASES.values() if d == dialect for quirk in words.split()}
-        for dialect in protocols.EVERY
-    }
-    for dialect, found in quirks.items():
-        ends = {"empty-last", "bare-last", "bos"}  # a chat always ends with an empty event
-        assert (
-            {"echo"} <= found
-            and found & {"bos", "bos-out"}
-            and found & ends
-            and found & {"no-space", "pairs"}
-        ), dialect
-    assert all({"no-usage", "pairs"} <= found for dialect, found in quirks.items() if dialect != "tgi"), (
-        "TGI has an id for every token"
-    )
 
 
 def test_a_server_is_asked_for_what_it_says_on_request_only(server):

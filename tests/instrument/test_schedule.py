@@ -1,6 +1,6 @@
 """The schedule of a load test: lengths, arrivals, prompts, levels, calls, all without a server."""
 
-import hashlib
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ from answers import Words
 
 from bench import inputs
 from bench.backends.common import servers
+from bench.experiments import session, target
 from bench.instrument.load import decoding, schedule
 
 
@@ -34,19 +35,10 @@ def test_lengths_are_scaled_and_bounded():
     assert schedule.lengths("fixed-100-500", 1, most=400) == [(100, 200)]
 
 
-def test_lengths_from_a_file_are_taken_in_their_order(tmp_path):
+def test_a_trace_gives_lengths_in_its_order(tmp_path):
     file = tmp_path / "trace.csv"
-    file.write_text("new_tokens,prompt_tokens,note\n20,10,a\n40,30,b\n")
-    assert schedule.lengths(str(file), 3) == [(10, 20), (30, 40), (10, 20)]
-    file.write_text("prompt_tokens,new_tokens\n")
-    with pytest.raises(ValueError, match="has no rows"):
-        schedule.lengths(file, 3)
-    for bad in ("", "0", "many"):
-        file.write_text(f"prompt_tokens,new_tokens\n20,10\n20,{bad}\n")
-        with pytest.raises(ValueError, match="no positive number"):
-            schedule.lengths(file, 3)
-    with pytest.raises(ValueError, match="distribution of lengths .*shareGPT.*Did you mean 'sharegpt'"):
-        schedule.lengths("shareGPT", 3)
+    file.write_text("output,input,at_s\n20,10,100\n40,30,101\n50,8,103\n")
+    assert schedule.lengths(str(file), 4) == [(10, 20), (30, 40), (8, 50), (10, 20)]
 
 
 def test_prompts_share_nothing_that_a_cache_could_answer():
@@ -88,23 +80,6 @@ def test_the_plan_goes_from_little_load_to_much():
         schedule.plan([1], [1], counted, "regular", 1)
 
 
-def test_a_trace_is_replayed(tmp_path):
-    file = tmp_path / "trace.csv"
-    file.write_text("prompt_tokens,new_tokens,at_s\n10,5,103\n10,5,100\n10,5,101\n")
-    (level,) = schedule.replay(file)
-    assert level.at_s.tolist() == [3, 0, 1] and level.requests == 3
-    assert level.condition == {"request_rate": pytest.approx(2 / 3, abs=1e-3)}
-    for bad in (
-        "prompt_tokens,new_tokens\n10,5\n10,5\n",
-        "prompt_tokens,new_tokens,at_s\n10,5,1\n",
-        "prompt_tokens,new_tokens,at_s\n10,5,1\n10,5,1\n",
-        "prompt_tokens,new_tokens,at_s\n10,5,1\n10,5,\n",
-    ):
-        file.write_text(bad)
-        with pytest.raises(ValueError, match="at_s"):
-            schedule.replay(file)
-
-
 def test_calls_carry_the_schedule_and_what_is_counted():
     wanted = schedule.prompts(Words(), [(10, 4), (20, 5)], ("c0ffee", 1))
     level = schedule.Level("open", 2, 2, np.array([0.0, 0.5]))
@@ -127,112 +102,12 @@ def test_calls_carry_the_schedule_and_what_is_counted():
     assert "secret" not in repr(served)
 
 
-def test_arrivals_are_those_of_their_seed():
-    gaps = np.random.default_rng([7, 1]).exponential(0.25, 5)
-    assert schedule.poisson(4, 5, 7) == pytest.approx(np.cumsum(gaps))
-    assert (schedule.poisson(4, 5) == schedule.poisson(4, 5, 0)).all()
-    assert schedule.constant(4, 2).tolist() == [0, 0.25]
-
-
 def test_arrivals_tell_nothing_of_the_lengths_of_the_same_seed():
     gaps = np.diff(schedule.poisson(4, 2001, 7))
     prompts, answers = np.array(schedule.lengths("sharegpt", 1000, seed=7)).T
     for drawn in (prompts, answers):
         for part in (gaps[:1000], gaps[0::2], gaps[1::2]):
             assert abs(np.corrcoef(part, drawn)[0, 1]) < 0.1
-
-
-def test_exponential_lengths_are_drawn_for_prompt_and_answer_apart():
-    row = inputs.table("lengths").set_index("lengths").loc["sharegpt"]
-    drawn = np.random.default_rng(0).exponential(1.0, (6, 2)) * row[["prompt_tokens", "new_tokens"]].to_numpy(
-        float
-    )
-    expected = [tuple(map(int, pair)) for pair in np.maximum(np.rint(drawn), (schedule.HEAD_TOKENS, 2))]
-    assert schedule.lengths("sharegpt", 6) == expected == schedule.lengths("sharegpt", 6, 1.0, None, 0)
-    assert all(type(n) is int for pair in schedule.lengths("sharegpt", 2) for n in pair), (
-        "no NumPy in a sidecar"
-    )
-
-
-def test_a_column_of_a_trace_that_is_no_number_is_named(tmp_path):
-    file = tmp_path / "trace.csv"
-    file.write_text("prompt_tokens\n5\n")
-    with pytest.raises(ValueError, match=f"{file.name} has no new_tokens: it needs"):
-        schedule.trace(file)
-    file.write_text("at_s\n5\n")
-    with pytest.raises(ValueError, match="has no new_tokens and no prompt_tokens: it needs"):
-        schedule.trace(file)
-    file.write_text("prompt_tokens,new_tokens\n-1,5\n")
-    with pytest.raises(ValueError, match="no positive number"):
-        schedule.trace(file)
-    file.write_text("prompt_tokens,new_tokens\n1,1\n")
-    assert schedule.trace(file).to_dict("records") == [{"prompt_tokens": 1, "new_tokens": 1}]
-    with pytest.raises(ValueError, match="none.csv' cannot be read .* No such file") as refused:
-        schedule.lengths(tmp_path / "none.csv", 1)
-    assert refused.value.__suppress_context__
-
-
-def test_heads_follow_from_source_and_number():
-    heads = schedule.Heads(Words(), ("c0ffee", 3))
-    tokens = sorted(set(Words().encode(inputs.text())))
-    seed = int.from_bytes(hashlib.sha256(b"c0ffee 3").digest()[:8], "big")
-    expected = np.random.default_rng([seed, 5]).choice(tokens, schedule.HEAD_TOKENS).tolist()
-    assert heads[5] == expected and all(type(token) is int for token in heads[5])
-    assert heads[6] != expected, "every prompt has its own"
-
-
-def test_prompts_are_a_head_and_the_studys_text():
-    text = Words().encode(inputs.text())
-    first, second = schedule.prompts(Words(), [(12, 3), (len(text) * 2, 4)], ("c0ffee", 1))
-    heads = schedule.Heads(Words(), ("c0ffee", 1))
-    assert first.ids == (*heads[0], *text[:4]) and first.new_tokens == 3
-    around = text[37:] + text * 3
-    assert second.ids == (*heads[1], *around[: len(text) * 2 - schedule.HEAD_TOKENS])
-    (far,) = schedule.prompts(Words(), [(10, 2)], ("c0ffee", 1), first=len(text) + 1)
-    assert far.ids[schedule.HEAD_TOKENS :] == tuple((text + text)[(len(text) + 1) * 37 % len(text) :][:2])
-    (short,) = schedule.prompts(Words(), [(3, 2)], ("c0ffee", 1))
-    assert short.ids == tuple(heads[0][:3]) and short.text == " ".join(map(str, heads[0][:3]))
-
-
-def test_a_level_says_its_load():
-    assert schedule.Level("replay", 2.5, 3).condition == {"request_rate": 2.5}
-    assert str(schedule.Level("replay", 2.5, 3)) == "2.5 requests/s"
-    with pytest.raises(ValueError, match="kind of arrivals .*constnat.*Did you mean 'constant'"):
-        schedule.plan([], [1], counted, "constnat", 1)
-    assert [level.at_s for level in schedule.plan([1, 2], [], counted, "constant", 1)] == [None, None]
-
-
-def test_a_replay_keeps_moments_and_rounds_its_rate(tmp_path):
-    file = tmp_path / "trace.csv"
-    rows = pd.DataFrame({"prompt_tokens": 9, "new_tokens": 5, "at_s": [7.0, 8.5]})
-    rows.to_csv(file)
-    (level,) = schedule.replay(file)
-    assert (level.kind, level.value, level.requests) == ("replay", 0.667, 2)
-    assert level.at_s.tolist() == [0, 1.5]
-    rows.assign(at_s=[7, 7.5]).to_csv(file)
-    assert schedule.replay(file)[0].value == 2.0
-    rows.assign(at_s=[3, 5]).to_csv(file)
-    assert schedule.replay(file)[0].at_s.dtype == float
-    rows.assign(at_s=["soon", 2.0]).to_csv(file)
-    with pytest.raises(ValueError, match="without a moment in at_s"):
-        schedule.replay(file)
-    rows.drop(columns="at_s").to_csv(file)
-    with pytest.raises(ValueError, match="trace.csv has no column at_s"):
-        schedule.replay(file)
-
-
-def test_calls_are_numbered_from_one_and_ask_for_the_model():
-    made = schedule.prompts(Words(), [(10, 4)], ("c0ffee", 1))
-    served = servers.RunningServer(
-        "http://here:1/below", "llamacpp", "the-model", {}, lambda n: {"n_max": n}, ""
-    )
-    level = schedule.Level("open", 2, 1, np.array([0.5]))
-    (call,) = schedule.calls(served, level, made)
-    assert call.number == 1 and type(call.at_s) is float and call.at_s == 0.5
-    assert b"/below/completion " in call.payload and b'"n_max": 4' in call.payload
-    chat = servers.RunningServer("http://here:1", "chat", "the-model", {}, lambda n: {}, "")
-    assert b'"model": "the-model"' in schedule.calls(chat, level, made)[0].payload
-    assert b"Authorization" not in call.payload
 
 
 def test_ids_of_a_text_stand_where_the_server_sent_fewer_than_tokens():
@@ -245,10 +120,25 @@ def test_ids_of_a_text_stand_where_the_server_sent_fewer_than_tokens():
     assert decoding.with_ids(failed, Words().encode) is failed
 
 
-def test_moments_in_another_unit_than_seconds_are_named(tmp_path):
-    """400 requests over 100 s, in milliseconds, would be replayed in 28 hours."""
-    file = tmp_path / "ms.csv"
-    rows = "".join(f"{250 * k},16,4\n" for k in range(400))
-    file.write_text("at_s,prompt_tokens,new_tokens\n" + rows)
-    with pytest.raises(ValueError, match="ms.csv would have 0.004 requests per second .* ms if"):
-        schedule.replay(file)
+@pytest.fixture
+def headed(monkeypatch):
+    """A function: the prompts of a run of a server that runs already, on a host."""
+    monkeypatch.setattr(target, "encoded", lambda which, checkpoint: pd.Series({1: [1, 2], 2: [3]}))
+
+    def prompts(run, host="c0ffee"):
+        words, elsewhere = Words(), SimpleNamespace(url="http://127.0.0.1:1")
+        run_id = f"http/latency-{run}"
+        setup = SimpleNamespace(identity={"host": host}, run_id=run_id, checkpoint=words, target=elsewhere)
+        setup.settings, setup.source = {}, lambda: session.Setup.source(setup)
+        return session.Setup.prompts(setup, "latency")
+
+    return prompts
+
+
+def test_published_prompts_stay_whole_behind_heads_of_one_length(headed):
+    first = headed(1)
+    assert [ids[schedule.HEAD_TOKENS :] for ids in first] == [[1, 2], [3]] and list(first.index) == [1, 2]
+    heads = [tuple(ids[: schedule.HEAD_TOKENS]) for ids in [*first, *headed(2), *headed(1, "decade")]]
+    assert len(set(heads)) == 6, "another prompt, another repeat, another machine: another head"
+    again = [tuple(ids[: schedule.HEAD_TOKENS]) for ids in headed(1)]
+    assert not {*again} & {*heads}, "another attempt of the same number: another head"

@@ -18,7 +18,7 @@ from commands import alive, gone
 from bench import processes
 from bench.backends.common import servers
 from bench.instrument import reference_server
-from bench.instrument.load import decoding, parallel, prefix_cache, protocols, schedule
+from bench.instrument.load import parallel, prefix_cache, schedule
 from bench.observations import checks, store
 from bench.paths import ROOT
 from bench.topics import levels
@@ -161,12 +161,6 @@ def test_steady_output_counts_while_the_load_was_held():
     ) == pytest.approx(50 / 2)
 
 
-def test_where_all_began_at_once_all_of_it_counts():
-    assert levels.steady_tokens_per_s(table((0, 1.0, 5.0, 100), (0.1, 1.0, 4.9, 100))) == pytest.approx(
-        200 / 5
-    )
-
-
 def test_failed_requests_give_no_tokens_but_hold_the_load():
     rows = table((0, 1.0, 3.0, 100), "ConnectionError: gone", (8, 1.0, 3.0, 100), concurrency=1.0)
     assert levels.steady_tokens_per_s(rows) == pytest.approx(100 / 8)
@@ -292,29 +286,12 @@ def test_goodput_counts_what_met_every_objective(tmp_path):
     assert np.isnan(level["ttft_p90_s"]) and np.isnan(level["request_rate"]) and level["concurrency"] == 1
 
 
-@pytest.mark.parametrize("count, shown", [(63, False), (64, True)])
-def test_a_percentile_stands_where_the_requests_bound_it(tmp_path, count, shown):
-    level = levels.levels(written(serving_rows(count, concurrency=1), tmp_path)).iloc[0]
-    assert (level["ttft_p90_s"] == pytest.approx(0.05)) == shown and np.isnan(level["ttft_p99_s"])
-
-
 def test_levels_pool_the_requests_of_their_runs_and_keep_the_rates_apart(tmp_path):
     runs = [written(serving_rows(40, concurrency=1, run=k), tmp_path) for k in (1, 2)]
     (level,) = levels.levels(pd.concat(runs, ignore_index=True), pooled=True).to_dict("records")
     assert (level["runs"], level["requests"], level["counted"]) == (2, 80, 80)
     assert level["ttft_p90_s"] == pytest.approx(0.05), "forty of one run alone do not bound it"
     assert level["output_tokens_per_s"] == pytest.approx(10 / 2)
-
-
-def test_levels_are_kept_apart(tmp_path):
-    rows = serving_rows(3) + [
-        row | {"request": row["request"] + 3, "concurrency": None, "request_rate": 0.5}
-        for row in serving_rows(3)
-    ]
-    told = levels.levels(written(rows, tmp_path), {})
-    assert told["requests"].tolist() == [3, 3] and told["concurrency"].isna().tolist() == [False, True]
-    assert told["request_rate"].isna().tolist() == [True, False]
-    assert levels.levels(written(make_rows(3), tmp_path), {}).empty
 
 
 @pytest.mark.parametrize("late_s, good", [(0.0009, True), (0.0011, False)])
@@ -328,32 +305,6 @@ def test_a_late_client_is_refused(tmp_path, late_s, good):
     ):
         written(rows, tmp_path)
     written(serving_rows(3, late_s=late_s), tmp_path)  # a closed loop has no schedule to be behind of
-
-
-def test_answers_from_a_prefix_cache_are_refused(tmp_path):
-    rows = serving_rows(3)
-    written(rows, tmp_path)
-    rows = serving_rows(3, run=2)
-    rows[1]["cached_tokens"] = 6
-    with pytest.raises(
-        checks.Rejected, match=r"answered 1 requests from its prefix cache \(6 of 8 prompt tokens\)"
-    ):
-        written(rows, tmp_path)
-
-
-def test_a_level_of_load_from_end_to_end(tmp_path):
-    level, made = schedule.Level("closed", 2, 6), schedule.prompts(Words(), [(12, 5)] * 6, ("c0ffee", 1))
-    with reference_server.running(tmp_path / "log", "--ttft-s", 0.01, "--itl-s", 0.001) as url:
-        calls = schedule.calls(servers.RunningServer(url, "completions", "m", {}), level, made)
-        rows, _ = parallel.run(url, calls, "completions", level.value, timeout_s=5)
-        told = reference_server.truth(url)
-    rows = [decoding.with_gaps(row, Words().encode) for row in rows]
-    assert len(told) == 6
-    assert all(
-        row["error"] == "" and row["prompt_tokens"] == 12 and row["output_tokens"] == 5 for row in rows
-    )
-    assert isinstance(made[0], protocols.Prompt)
-    assert levels.steady_tokens_per_s(table(*((r["sent_s"], r["ttft_s"], r["e2e_s"], 5) for r in rows))) > 0
 
 
 @pytest.fixture(scope="module")

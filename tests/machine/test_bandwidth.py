@@ -5,7 +5,6 @@ import threading
 
 import pandas as pd
 import pytest
-from builders import make_sidecar
 
 from bench.machine import bandwidth, identity
 from bench.observations import derived, schema
@@ -44,13 +43,6 @@ def test_every_way_reads_the_whole_buffer(size):
         half = len(part) // 2
         assert len(part) == 2 * half and len(part) % bandwidth.COLUMNS == 0, "no way leaves a rest"
     assert all(readers.read(parts, way)[0] > 0 for way in bandwidth.WAYS)
-
-
-def test_a_roof_says_in_how_many_ways_it_was_probed():
-    probes = {"reduction": 60e9, "dot_product": 66e9, "matrix_vector": 64e9}
-    found = derived.context(make_sidecar(probe_ways_bytes_per_s=[probes, probes]))["probe_ways"]
-    assert found == 3 and "probe_ways" in schema.CONTEXT
-    assert derived.context(make_sidecar())["probe_ways"] == 1, "files without the field: one way"
 
 
 def sidecar(**more):

@@ -6,14 +6,12 @@ import subprocess
 import sys
 
 import pytest
-from builders import make_rows, make_sidecar, write_run
 from idle import Alone, Probe
 
 from bench import backends, processes
 from bench.backends.common import checkpoints, cuda, random_weights
 from bench.experiments import session
 from bench.machine import bandwidth, gpu, identity, neighbours
-from bench.observations import checks, schema
 
 pytestmark = pytest.mark.early
 
@@ -51,11 +49,6 @@ def test_the_driver_s_words_become_numbers(driver):
         "power.draw": None,
         "memory.used": 512,
     }
-
-
-def test_a_gpu_that_is_hidden_is_not_there(driver, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert not gpu.has_cuda() and gpu.gpus() == [] and gpu.gpu_state() == {}
 
 
 def test_the_probe_is_no_contention(driver):
@@ -97,18 +90,6 @@ def test_a_cpu_is_warmed_up_once(driver, setup):
     run.warm_up([[1, 2, 3]], 8)
     assert len(run.warmup) == 1 and "clocks.sm" not in run.warmup[0]
     run.close()
-
-
-@pytest.mark.parametrize("last", [{"clocks.sm": 1000}, {"e2e_s": 1.5}])
-def test_a_gpu_that_never_settles_is_refused(tmp_path, last):
-    warmup = [{"e2e_s": 1.0, "clocks.sm": 1980}] * checks.WARMUPS
-    write_run(tmp_path, make_sidecar(warmup=warmup))
-    with pytest.raises(checks.Rejected, match="had not settled"):
-        checks.check(
-            schema.frame(make_rows()),
-            make_sidecar(warmup=[*warmup[:-1], warmup[0] | last]),
-            make_rows()[0]["run_id"],
-        )
 
 
 def test_out_of_memory_is_a_row(setup, monkeypatch):
@@ -178,48 +159,3 @@ def test_a_compiled_step_is_compiled_once(tiny, monkeypatch):
     assert compilations[0] > 0 and len(set(compilations)) == 1
     both = compiled.generate([prompts[0], prompts[2]], 20, None)
     assert both[0] == both[1] and compiled.fixed.room == (2, 23)
-
-
-@pytest.mark.parametrize(
-    ("free", "there", "device"), [(10**9, True, "cuda"), (10**4, True, "cpu"), (10**9, False, "cpu")]
-)
-def test_random_weights_are_drawn_on_a_gpu_that_has_room(monkeypatch, free, there, device):
-    import torch
-    from transformers import LlamaConfig
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 10**9))
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    assert random_weights._roomy(torch, LlamaConfig(**sizes, vocab_size=400)) == device
-
-
-def test_random_weights_are_made_where_they_are_asked_for(tmp_path, monkeypatch):
-    """The device `meta`, which every machine has, stands for the GPU: nothing of the model is made elsewhere."""
-    import torch
-    from transformers import LlamaForCausalLM
-
-    places, before = [], torch.get_default_dtype()
-    keep = lambda self, to: places.extend({(one.device.type, one.dtype) for one in self.parameters()})
-    monkeypatch.setattr(LlamaForCausalLM, "save_pretrained", keep)
-    monkeypatch.setattr(random_weights, "_roomy", lambda torch, config: "meta")
-    try:
-        random_weights._write_random(tmp_path, SIZES)
-    finally:
-        torch.set_default_dtype(before)
-    assert places == [("meta", torch.bfloat16)]
-
-
-def test_a_checkpoint_is_made_once(monkeypatch, tmp_path):
-    """The next call finds it."""
-    made = []
-
-    def write(row, to):
-        made.append(row.name)
-        to.mkdir()
-        (to / "config.json").write_text("{}")
-
-    monkeypatch.setattr(random_weights, "random", write)
-    monkeypatch.setattr(checkpoints, "MODELS", tmp_path)
-    for _ in range(2):
-        checkpoints.checkpoint("shape:llama-2-7b")
-    assert len(made) == 1

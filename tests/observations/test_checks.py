@@ -25,23 +25,6 @@ def refusal(rows, **sidecar):
         return str(refused)
 
 
-def served(gap_s):
-    """A run over HTTP whose events follow each other by `gap_s`."""
-    rows = make_rows(n=3, tokens=10)
-    gaps = {f"itl_{name}_s": gap_s for name in ("p50", "p90", "p99", "max")}
-    return [row | gaps | {"chunks": 10, "e2e_s": row["ttft_s"] + 9 * gap_s} for row in rows]
-
-
-def test_a_plausible_run_passes():
-    assert refusal(make_rows()) == "" and refusal(served(0.01)) == ""
-
-
-def test_one_request_in_one_lump_is_let_pass():
-    rows = served(0.01)
-    rows[0] = served(1e-7)[0]
-    assert refusal(rows, weight_bytes=None) == ""
-
-
 @pytest.fixture
 def group(tmp_path, monkeypatch):
     """A function that makes the files of a control group, {path: text}, and the line of this process."""
@@ -93,11 +76,8 @@ def tamper(path, change, sidecar=False):
 
 
 FAULTS = {
-    "no cores stolen by other virtual machines": (('"steal": 0.0', '"steal": 0.9'), True),
     "no neighbours on the processor": (('"others": 0.0', '"others": 1.5'), True),
-    "no threads held back by a quota": (('"steal": 0.0', '"steal": 0.0, "throttled": 0.3'), True),
     "rows and path agree": ((",def456,", ",abc123,"), False),
-    "token counts agree": ((",10,0.01,", ",11,0.01,"), False),
     "times do not contradict each other": ((",0.05,0.14,", ",0.2,0.14,"), False),
     "MBU at most 1": (('"weight_bytes": 100000000.0', '"weight_bytes": 1e12'), True),
 }

@@ -30,7 +30,6 @@ def changed(*changes, n=3, **columns):
 
 
 PLAUSIBLE = make_rows()
-CPU = {"gpu": "test-2c"}
 FAILED = {"error": "RuntimeError: no", "e2e_s": -1.0, "ttft_s": 9.0, "prompt_tokens": 0, "output_ids": ""}
 
 
@@ -44,24 +43,6 @@ def test_a_run_falls_where_every_request_failed():
     assert measurements.succeeded(runs(PLAUSIBLE)) == {}
     judged = runs(PLAUSIBLE, make_rows(experiment="quality"))
     assert {file: run.experiment for file, run in judged.each.items()} == {0: "latency", 1: "quality"}
-
-
-@pytest.mark.parametrize(
-    "change", [{"host": "def456"}, {"option": "int8"}, {"run_id": "fake/another-1"}, {"experiment": "memory"}]
-)
-def test_a_run_falls_whose_rows_say_another_path(change):
-    found = measurements.agrees_with_path(
-        runs(PLAUSIBLE, [row | change for row in make_rows(run=2)][::-1][:1])
-    )
-    assert found.keys() <= {0, 1}
-    assert 1 not in measurements.agrees_with_path(runs(PLAUSIBLE, make_rows(run=2)))
-    broken = runs(PLAUSIBLE, make_rows(run=2))
-    for name, value in change.items():
-        broken.rows.loc[broken.rows["file"] == 1, name] = value
-    found = measurements.agrees_with_path(broken)
-    assert list(found) == [1] and broken.identifiers[1] in found[1] and "must agree" in found[1]
-    said = broken.rows["run_id"].iloc[-1]
-    assert f"(run_id {said})" in found[1]
 
 
 @pytest.mark.parametrize("column", ["prompt_tokens", "max_new_tokens", "batch_size"])
@@ -223,13 +204,6 @@ def test_more_bytes_than_memory_gives_are_refused():
     )
 
 
-def test_the_request_with_the_most_tokens_from_a_cache_is_named():
-    hits = changed({"cached_tokens": 3, "prompt_tokens": 5}, {"cached_tokens": 7}, {"cached_tokens": 0})
-    found = measurements.uncached(runs(hits, PLAUSIBLE, changed({"cached_tokens": 2}, n=1)))
-    assert sorted(found) == [0, 2] and "answered 2 requests from its prefix cache (7 of 8 p" in found[0]
-    assert "answered 1 requests from its prefix cache (2 of 8 p" in found[2]
-
-
 def test_one_request_may_have_run_where_memory_was_faster():
     """Faster than beside every probe of its run: the median is what counts."""
     probes = {"bandwidth_probes_bytes_per_s": [12e9]}
@@ -371,10 +345,6 @@ def test_what_a_run_shared_its_machine_with_is_said_in_a_few_words(changes, word
     assert conditions.sharing(sidecar, "latency")["shared"].endswith(".")
     assert not conditions.sharing(make_sidecar(), "latency")
     assert not conditions.sharing(sidecar, "quality")
-    name = make_rows()[0]["run_id"]
-    with pytest.raises(checks.Rejected):
-        checks.check(schema.frame(make_rows()), dict(sidecar), name)
-    checks.check(schema.frame(make_rows()), dict(sidecar), name, marked=True)
 
 
 @pytest.mark.parametrize(
@@ -387,30 +357,6 @@ def test_a_clock_at_the_edge(after, falls):
     found = conditions.steady_clock(runs(PLAUSIBLE, (make_rows(run=2), sidecar)))
     assert list(found) == ([1] if falls else [])
     assert not falls or f"went from 1000 to {after} MHz during this run, more than 10%." in found[1]
-
-
-def test_what_differs_from_the_revision_is_named_up_to_three_files():
-    assert conditions.difference({}) is None and conditions.difference({"dirty": True}) is None
-    assert conditions.difference({"dirty": False}) == [] == conditions.difference({"uncommitted": []})
-    adapters = ["bench/backends/mine.py"]
-    others = [
-        "bench/backends/__init__.py",
-        "bench/backends/common/x.py",
-        "x/bench/backends/y.py",
-        "bench/a.py",
-    ]
-    assert conditions.difference({"uncommitted": adapters + others, "dirty": False}) == others
-    with pytest.raises(checks.Rejected) as refused:
-        checks.committed(make_sidecar(git={"uncommitted": others}))
-    assert f"revision: {', '.join(others[:3])} and more. Commit" in str(refused.value)
-    assert "-p results scratch" in str(refused.value)
-    with pytest.raises(checks.Rejected, match=r"revision: bench/a\.py, b, c\. Commit"):
-        checks.committed({"git": {"uncommitted": ["bench/a.py", "b", "c"]}})
-    checks.committed({})
-    changed_ = make_sidecar(git={"uncommitted": ["bench/a.py"]})
-    judged = runs((make_rows(), changed_), (make_rows(run=2), changed_), make_rows(run=3), published=(1, 2))
-    found = conditions.of_revision(judged)
-    assert list(found) == [1] and "bench/a.py. Commit" in found[1]
 
 
 # --- all of them ------------------------------------------------------------------------------------------
@@ -442,105 +388,3 @@ def test_a_run_fails_by_its_first_check():
     }
     assert found[2][1].startswith("Other processes kept 1.00 cores")
     assert all(type(file) is int for file in found)
-
-
-def held(*pairs, published=()):
-    """{gate: [whether it was checked of each run that it concerns, by place]}."""
-    table = checks.held(runs(*pairs, published=published))
-    assert list(table.columns) == ["check", "file", "checked"] and table.index.is_unique
-    return {gate: dict(zip(own["file"], own["checked"])) for gate, own in table.groupby("check")}
-
-
-def test_whom_each_check_concerns_and_what_it_needs():
-    busy = {"others": 0.1, "steal": 0.0, "throttled": 0.0}
-    warmup = [{"e2e_s": 1.0, "clocks.sm": 9}] * 2
-    on_gpu = make_sidecar(busy_cores=busy, warmup=warmup, machine={"gpu_after": {"clocks.sm": 9}})
-    bare = make_sidecar(busy_cores={}, weight_bytes=None, git={}, settings={})
-    url = make_sidecar(parameters={"url": "http://there"}, settings={"prefix_cache_trial": {}})
-    sweep = make_sidecar(**MATRICES, **PEAKS, git={"dirty": False})
-    own = [
-        make_rows(**CPU),  # 0: a processor
-        (make_rows(gpu="test-gpu"), on_gpu),  # 1
-        (make_rows(gpu="test-gpu", n=2), bare),  # 2
-        (make_rows(**CPU, experiment="quality"), on_gpu),  # 3
-        (make_rows(**CPU, experiment="batching"), sweep),  # 4
-        (make_rows(**CPU, experiment="memory"), make_sidecar()),  # 5
-        (served(0.01, **CPU, experiment="serving"), make_sidecar()),  # 6
-        (level(10, 0.0, 0.0, 0.0, **CPU, experiment="serving"), url),  # 7
-        ([row | {"request_rate": 1.0} for row in make_rows(**CPU, experiment="served")], make_sidecar()),  # 8
-    ]
-    found = held(*own, published=(0, 4))
-    everybody = dict.fromkeys(range(9), True)
-    for gate in ("a request succeeded", "rows and path agree", "token counts agree"):
-        assert found[gate] == everybody == found["times do not contradict each other"]
-    assert found["answers came token by token, not in one lump"] == {6: True, 7: False, 8: False}
-    over_http = make_sidecar(parameters={"url": "http://there"}), make_sidecar()
-    pairs = (make_rows(), over_http[0]), (served(0.01, run=2), over_http[1]), make_rows(run=3)
-    assert held(*pairs)["answers came token by token, not in one lump"] == {0: False, 1: True}
-    first = {0: True, 1: True, 2: False, 4: True, 5: True, 6: True, 7: True, 8: True}
-    assert found["the first counted request was no slower than the others"] == first
-    assert (
-        found["the GPU's warm-up had settled"] == {1: True, 2: False} == found["the GPU's clock was steady"]
-    )
-    contention = {0: True, 1: True, 2: False, 4: True, 5: True, 6: True, 8: True}
-    assert (
-        found["no neighbours on the processor"]
-        == contention
-        == found["no cores stolen by other virtual machines"]
-    )
-    assert found["no threads held back by a quota"] == {k: k == 1 for k in contention}
-    assert found["the instrument was its revision"] == {0: False, 4: True}
-    assert found["the load client was punctual"] == {7: True, 8: False}
-    assert found["no prompt answered from a cache that is off"] == {6: False, 7: True, 8: False}
-    assert found["MBU at most 1"] == {0: True, 1: True, 4: True, 5: True, 6: True, 7: True, 8: True}
-    assert found["MFU at most 1"] == {4: True, 5: False}
-    timed = {k: k != 3 for k in range(9) if k != 3}
-    assert found["gaps between tokens fit into the answer's time"] == timed
-    assert found["the memory was probed beside it"] == {0: True, 4: True, 5: True, 6: True, 8: True}
-    assert found["others on the machine were counted"] == contention
-    assert found["the place in the study's order is stated"] == dict.fromkeys(range(9), False)
-    models = (
-        (make_rows(backend="vllm"), make_sidecar(**MATRICES)),
-        make_rows(backend="vllm", run=2),
-        make_rows(),
-    )
-    of_models = held(*models, (make_rows(backend="vllm", run=3, weights="synthetic"), make_sidecar()))
-    assert of_models["answers are answers"] == {0: True, 1: True}
-    assert of_models["weight bytes agree with checkpoint and option"] == {0: True, 1: False, 3: False}
-    assert of_models["the first token came no sooner than its prompt can be computed"] == dict.fromkeys(
-        (0, 1, 3), True
-    )
-    talk = {"experiment": "conversations", "session": 1, "turn": 1, "session_rate": 1.0, "cached_tokens": 0}
-    talks = [row | talk | {"expected_cached_tokens_high": 0} for row in make_rows(**CPU)]
-    unknown = [row | talk for row in make_rows(**CPU, run=2)]
-    counted = make_sidecar(counters=[{"level": "a"}]), make_sidecar(counters=[{"why": "It has none."}])
-    of_sessions = held((talks, counted[0]), (unknown, counted[1]), make_rows(**CPU, run=3))
-    assert of_sessions["no more cached tokens than expected"] == {0: True, 1: False}
-    assert of_sessions["the server's counters are the sum of the rows"] == {0: True, 1: False}
-    answers = make_rows(**CPU, experiment="humaneval")
-    of_answers = held(make_rows(**CPU, run=2), (answers, make_sidecar(settings={"problems": 3})))
-    assert of_answers["an evaluation has all its answers"] == {1: True}
-    assert set(found) | set(of_models) | set(of_sessions) | set(of_answers) == set(checks.CHECKS)
-
-
-def test_what_a_run_holds_of_its_requests():
-    silent = [row | {"ttft_s": None} for row in make_rows(**CPU)]
-    cached = changed({"cached_tokens": 0}, **CPU, experiment="serving", run=2)
-    lost = changed({"error": "no"}, **CPU, run=3)
-    one = make_sidecar(warmup=[{"e2e_s": 1.0}])
-    found = held(silent, cached, lost, (make_rows(run=4, gpu="test-gpu"), one))
-    assert found["the first counted request was no slower than the others"] == {
-        0: False,
-        1: True,
-        2: False,
-        3: True,
-    }
-    assert found["MBU at most 1"] == {0: False, 1: True, 2: True, 3: True}
-    assert found["no prompt answered from a cache that is off"] == {1: True}
-    assert found["the GPU's clock was steady"] == {3: False}
-    assert found["the GPU's warm-up had settled"] == {3: False}
-
-
-def test_an_engine_that_reads_no_weights_has_no_bandwidth_to_be_judged():
-    reads = [(make_rows(run=n + 1), make_sidecar(weight_bytes=n)) for n in (0, 1)]
-    assert held(*reads)["MBU at most 1"] == {1: True}

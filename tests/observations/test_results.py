@@ -11,10 +11,9 @@ import pictures
 import pytest
 from builders import make_rows, make_sidecar, write_run
 
-from bench import backends, inputs
-from bench.observations import checks, derived, schema, store
+from bench import inputs
+from bench.observations import checks, schema, store
 from bench.paths import ROOT
-from bench.topics import client_accuracy as accuracy_analysis
 from bench.topics import estimates, machines
 from bench.topics import latency as latency_analysis
 
@@ -52,14 +51,12 @@ def test_an_answer_comes_back_to_the_character(tmp_path, answer):
 
 # Every gate by itself is tested in test_gates_by_hand.py.
 REFUSED = [
-    (make_rows(), {"weight_bytes": 1e9}, "MBU is 2.50, above 1"),
     # Llama-2-7B (13.21 GB in 16 bits) at 191 tokens/s on an A100-80GB of 2,039 GB/s, as was once published: 124 %.
     (
         make_rows(rate=191.0),
         {"weight_bytes": 13.21e9, "bandwidth_probes_bytes_per_s": [2039e9]},
         "MBU is 1.24",
     ),
-    ([*make_rows(2), make_rows(gpu="h200")[0]], {}, "identity and path must agree"),
     (make_rows(error="MemoryError: no room"), {}, "no room"),
     (
         make_rows(workload="conversations", cache_capacity_tokens=0, cached_tokens=1),
@@ -214,67 +211,6 @@ def test_every_committed_run_passes_every_gate(path, refused_runs):
     executed = json.loads(path.with_suffix(".ipynb").read_text())
     assert all(not o.get("ename") for cell in executed["cells"] for o in cell.get("outputs", [])), (
         "the executed notebook holds an error"
-    )
-
-
-def engines(needs="load"):
-    """The engines that a CPU can measure of its own accord."""
-    able = [name for name in backends.names() if name != "fake" and backends.get(name).can(needs)]
-    return {
-        name for name in able if "cpu" in backends.get(name).devices and not backends.get(name).on_request
-    }
-
-
-@pytest.mark.check
-def test_every_engine_has_three_committed_runs_of_each_measured_option():
-    table = latency_analysis.summary(store.load(COMMITTED, experiment="latency"))
-    assert engines() <= set(table["backend"])
-    # A contributed machine may have measured once; the one with the most runs bears the intervals. Random weights
-    # of another shape are beside the study, and what has one run or two is not ranked or has a wide interval.
-    _, front = max(table.groupby(["gpu", "host"]), key=lambda machine: machine[1]["runs"].sum())
-    assert engines() <= set(front["backend"])
-    real = front["weights"] == "real"
-    assert (front["runs"][real] >= 3).all() and (table["failed"] == 0).all()
-    for file in (ROOT / "_llama-inference/hardware").glob("roofs-*.csv"):
-        roofs = pd.read_csv(file, dtype=schema.WORDS)  # 096e72 is a host, not 9.6e73
-        assert set("roofs-" + roofs["gpu"] + "-" + roofs["host"]) == {file.stem[:-2]}
-
-
-@pytest.mark.check
-def test_every_engine_has_committed_sweeps_and_scores():
-    requests = store.load(COMMITTED)
-    sweeps = derived.batches(requests[requests["experiment"] == "batching"])
-    assert engines() <= set(sweeps["backend"]) and sweeps["batch_size"].max() >= 16
-    known = ["backend", "option"]
-    measured = {
-        e: set(requests.loc[requests["experiment"] == e, known].itertuples(index=False, name=None))
-        for e in ("latency", "quality")
-    }
-    assert measured["latency"] == measured["quality"]
-    # In (0, 1]: above 1 is impossible, 0 or nothing was not computed.
-    good = sweeps[sweeps["error"] == ""]
-    for column in ("mbu", "mfu_prefill", "mfu_decode"):
-        # Without a roof whose readers had a core each there is no MBU.
-        known = good[good["bandwidth_bytes_per_s"].notna()] if column == "mbu" else good
-        assert known[column].between(0, 1, inclusive="right").all() and len(known) > len(good) / 2, column
-    timed = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
-    probed = timed["bandwidth_bytes_per_s"].notna()  # empty where the readers of every probe shared a core
-    assert probed.mean() > 0.5 and timed[probed]["mbu"].between(0, 1, inclusive="right").all()
-
-
-@pytest.mark.check
-def test_every_server_has_been_put_under_load_and_the_clients_were_checked():
-    requests = store.load(COMMITTED)
-    loads, served = (requests[requests["experiment"] == name] for name in ("serving", "served"))
-    assert engines("serve") <= set(loads["backend"]) and engines("serve") <= set(served["backend"])
-    assert loads["concurrency"].notna().any()
-    assert loads["request_rate"].notna().any()
-    assert (loads["error"] == "").mean() > 0.99
-    clients = accuracy_analysis.on_default_machine(store.load_accuracy(ROOT / "_llama-inference"))
-    ours = clients[clients["client"] == "ours"].set_index("streams")
-    assert len(set(clients.loc[clients["error"] == "", "client"])) >= 3 and ours.loc[1000, "failed"] == 0
-    assert (ours["ttft_error_ms"] < 5).all() and (ours["itl_p99_excess_ms"] < 1).all(), (
-        "the issue's goal at 1,000 streams"
     )
 
 

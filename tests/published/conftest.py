@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_measured.published import build, checks, committed
+from llm_measured.published import build, checks
 
 
 def forget():
@@ -14,7 +14,7 @@ def forget():
 @pytest.fixture
 def tables(tmp_path, monkeypatch):
     """The folder of the tables, empty and the test's own."""
-    monkeypatch.setattr(committed, "FOLDER", tmp_path / "tables")
+    monkeypatch.setattr(build, "FOLDER", tmp_path / "tables")
     (tmp_path / "tables").mkdir()
     forget()
     yield tmp_path / "tables"

@@ -4,6 +4,7 @@ import gzip
 import os
 import re
 import time
+from fnmatch import fnmatch
 
 import pandas as pd
 import pytest
@@ -43,13 +44,13 @@ def test_every_source_says_where_it_comes_from():
 
 def test_a_missing_module_is_an_error_and_not_rows_that_are_lost(tmp_path, monkeypatch, capsys):
     file = tmp_path / "sources.csv"
-    file.write_text(sources.LIST.read_text().replace(",exllamav2,", ",exllama_v2,"))
+    file.write_text(sources.LIST.read_text().replace(",gpt_fast,", ",gpt_fasts,"))
     monkeypatch.setattr(sources, "LIST", file)
     sources.listed.cache_clear()
     try:
-        for words in (["build"], ["build", "exllamav2"], ["report", "exllamav2"]):
+        for words in (["build"], ["build", "gpt-fast"], ["report", "gpt-fast"]):
             assert door.main(words) == 1
-            assert "exllama" in capsys.readouterr().err
+            assert "gpt_fast" in capsys.readouterr().err
     finally:
         monkeypatch.undo()
         sources.listed.cache_clear()
@@ -78,6 +79,15 @@ def test_the_build_writes_rows_and_parquet_of_the_same_bytes_each_time(data, cap
     )
     assert table["source_row"].to_list() == ["L65#3090Ti", "L65#4090"] and set(table["licence"]) == {"MIT"}
     assert list(table.columns) == list(schema.BY_NAME)
+
+
+def test_every_count_of_what_was_left_out_is_of_a_file_that_is_read():
+    counted = {path.name.removesuffix(".csv.gz") for path in (build.DATA / "left_out").glob("*")}
+    for source in counted:
+        about, counts = sources.about(source), build.left_out(source)
+        assert about.module and len(counts), source
+        assert all(any(fnmatch(f, p) for p in about.files) for f in counts["source_file"]), source
+    assert set(build.read_table("left_out")["source"]) == counted
 
 
 def test_rows_of_a_file_that_is_not_here_stay_as_committed(data):

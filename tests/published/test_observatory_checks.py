@@ -35,17 +35,30 @@ SINGLE = {
     "e2e_mean_ms": None,
 }
 
+BATCH = {"workload": "static_batch", "batch": 64, "latency_raw_s": 2.0}
+BATCH |= {"ttft_mean_ms": None, "tpot_mean_ms": None, "e2e_mean_ms": None}
+
 
 # What several findings had flagged, and is no fault of a row.
 NO_FAULT = [
     ("spread_as_large", {"spread": 3000.0, "spread_kind": "sd"}),  # over users, not over runs
-    ("itl_against_tpot", {"itl_mean_ms": 40.0, "speculative": "MTP"}),  # a gap has a round's tokens
-    ("itl_against_tpot", {"itl_mean_ms": 3.0}),  # few long waits, while others' prompts are read
-    ("latency_against_rate", {"lengths": "mean", "throughput_raw": 4000.0, "latency_raw_s": 2.63}),
+    ("tokens_per_event", {"itl_mean_ms": 40.0, "speculative": "MTP"}),  # a gap has a round's tokens
+    ("tokens_per_event", {"itl_mean_ms": 3.0}),  # few long waits, while others' prompts are read
+    ("rate_against_times", {"lengths": "mean", "throughput_raw": 4000.0, "latency_raw_s": 2.63}),
     (
         "weights_beyond_memory",
         {"accelerator_raw": "RTX 3060 12GB", "offload": "exps=CPU"},
     ),  # the source says so
+    ("weights_beyond_memory", {"accelerator_raw": "RTX 3060 12GB", "host_weights_bytes": 2e9}),
+    (  # 10 tokens, as TTFT says: mostly the start
+        "prompt_slower_than_answer",
+        SINGLE
+        | {"throughput_raw": 100.0, "prompt_tokens_per_s": 20.0, "ttft_mean_ms": 500.0, "input_tokens": None},
+    ),
+    (  # steps take longer with what is in the cache: their median is above their mean
+        "rate_against_times",
+        BATCH | {"latency_raw_s": None, "ttft_p50_ms": 80.0, "tpot_p50_ms": 18.6},
+    ),
     (  # a GGUF file keeps what the maker published, whatever the rest of it is in
         "file_smaller_than_format",
         {"checkpoint_raw": "gpt-oss-20b", "weights_format": "F16", "engine": "llama.cpp"}
@@ -95,15 +108,16 @@ PLANTED = [
         | {"accelerator_raw": "Apple M3 Max", "weights_format": "4bit", "throughput_raw": 40.0}
         | {"prompt_tokens_per_s": 2_898_938.0},
     ),
-    ("latency_against_rate", "excluded", {"throughput_raw": 8000.0, "latency_raw_s": 2.0}),
-    ("latency_against_rate", "excluded", {"throughput_raw": 64.5, "latency_raw_s": 2.0, "batch": 64}),
+    # Of a batch of 64: the rate counts the prompts, is of one sequence, or nobody knows what.
+    ("rate_against_times", "excluded", BATCH | {"throughput_raw": 8000.0}),
+    ("rate_against_times", "excluded", BATCH | {"throughput_raw": 64.5}),
+    ("rate_against_times", "flagged", BATCH | {"throughput_raw": 5000.0}),
     ("littles_law", "excluded", {"throughput_raw": 32_000.0}),
     ("littles_law", "excluded", {"throughput_raw": 100.0}),
     ("littles_law", "flagged", {"throughput_raw": 4800.0}),
-    ("e2e_against_parts", "flagged", {"e2e_mean_ms": 1860.0}),
-    ("itl_against_tpot", "flagged", {"itl_mean_ms": 153.4}),
-    ("itl_against_tpot", "flagged", {"itl_mean_ms": 0.004}),
-    ("gap_against_rate", "note", {"in_flight_mean": 64, "itl_p50_ms": 8.0}),
+    ("rate_against_times", "flagged", {"e2e_mean_ms": 1860.0}),
+    ("tokens_per_event", "note", {"itl_mean_ms": 153.4}),
+    ("tokens_per_event", "note", {"itl_mean_ms": 0.004}),
     (
         "energy_against_power",
         "flagged",
@@ -117,7 +131,8 @@ PLANTED = [
     ("plain_sums", "flagged", {"lengths": "mean", "requests": 1000, "duration_s": 100}),
     # 4000 tokens/s where 1000 answers of 129 tokens in 64 s are 2016, and with the prompts 4016.
     ("plain_sums", "excluded", {"requests": 1000, "duration_s": 64}),
-    ("itl_against_tpot", "flagged", {"itl_mean_ms": 153.4, "tpot_mean_ms": None}),
+    ("plain_sums", "flagged", {"requests": 1000, "duration_s": 65}),  # near it, and sums are exact
+    ("tokens_per_event", "note", {"itl_mean_ms": 153.4, "tpot_mean_ms": None}),
     ("percentiles_out_of_order", "excluded", {"ttft_p50_ms": 90.0, "ttft_p99_ms": 9.0}),
     ("times_backwards", "excluded", {"ttft_mean_ms": 2_200.0, "tpot_mean_ms": None}),
     (  # a prompt that was found in a cache
@@ -131,9 +146,8 @@ PLANTED = [
             "throughput_raw": None,
         },
     ),
-    ("mean_called_median", "flagged", {"ttft_mean_ms": 100.3, "ttft_p50_ms": 100.3, "ttft_p99_ms": 400.0}),
     (
-        "failed_counted_as_throughput",
+        "plain_sums",
         "flagged",
         {
             "lengths": "mean",
@@ -146,7 +160,7 @@ PLANTED = [
     ("first_token_without_a_step", "flagged", {"ttft_mean_ms": 0.1, "e2e_mean_ms": None}),
     ("date_of_no_measurement", "flagged", {"measured_on": "2031-07", "retrieved": "2026-11-23"}),
     ("date_of_no_measurement", "flagged", {"measured_on": "1970-01-01"}),
-    ("e2e_against_parts", "flagged", {"lengths": None, "e2e_mean_ms": 20.6}),
+    ("rate_against_times", "flagged", {"lengths": None, "e2e_mean_ms": 20.6}),
     (
         "compute_beyond_device",
         "excluded",
@@ -154,8 +168,6 @@ PLANTED = [
         | {"ttft_mean_ms": None, "tpot_mean_ms": None, "e2e_mean_ms": None},
     ),
     ("prompt_slower_than_answer", "flagged", SINGLE | {"throughput_raw": 100.0, "prompt_tokens_per_s": 20.0}),
-    ("two_names", "note", {"as_printed": '{"accelerator_raw": "RTX 4090"}'}),
-    ("two_names", "note", {"as_printed": '{"weights_format": "4bit"}'}),
     ("file_smaller_than_format", "note", {"weights_bytes": 4e9}),
     ("weights_beyond_memory", "flagged", {"accelerator_raw": "RTX 3060 12GB"}),
     ("weights_beyond_memory", "flagged", {"weights_bytes": 90e9}),
@@ -181,18 +193,18 @@ def test_a_planted_case_is_found(check, verdict, columns):
 
 def test_a_check_that_finds_nothing_in_the_committed_rows_finds_alone_what_is_planted():
     """What another check finds as well needs no check of its own."""
-    silent = {one.name for one in checks.CHECKS} - set(checks.committed()[1]["check"])
+    silent = {one.name for one in checks.CHECKS} - set(checks.committed()[1]["check"]) - {"own_figures"}
     for check, _, columns in PLANTED:
         if check in silent:
             assert {name for _, name in found(columns)} == {check}
             silent.discard(check)
     # These look at many rows of a file: their tests below plant a file each.
-    assert silent <= {"mean_called_median", "median_adds_up_as_a_mean", "copied_from_another_source"}
+    assert silent <= {"median_adds_up_as_a_mean", "copied_from_another_source"}
 
 
 @pytest.mark.parametrize("check, columns", NO_FAULT, ids=[name for name, _ in NO_FAULT])
 def test_what_is_no_fault_is_not_flagged(check, columns):
-    assert (0, check) not in found(columns)
+    assert found(columns).get((0, check)) in (None, "note")
 
 
 def test_what_a_sound_row_may_show_leaves_it_sound():
@@ -208,10 +220,6 @@ def test_what_a_sound_row_may_show_leaves_it_sound():
     )
     judged = checks.judged(rows)
     assert judged["audit"].to_list() == ["ok"] * 4, judged["audit_notes"].to_list()
-    assert judged["audit_notes"].str.extract(r"^(\w+)")[0].to_list()[:2] == [
-        "gap_against_rate",
-        "e2e_against_parts",
-    ]
 
 
 def test_a_name_of_several_variants_is_held_against_the_fastest_and_has_no_mbu():
@@ -310,15 +318,6 @@ def test_runs_of_other_settings_are_no_group():
     assert "far_from_group" not in {check for _, check in found(*drafted, faster)}
 
 
-def test_a_mean_is_a_median_by_rounding_in_some_rows_of_a_file_and_in_all_where_it_is_one():
-    times = {"tpot_mean_ms": None, "e2e_mean_ms": None, "ttft_p99_ms": 10.9}
-    means = [SINGLE | times | {"ttft_mean_ms": round(10.21 + n / 50, 2)} for n in range(10)]
-    rounded = [row | {"ttft_p50_ms": 10.35} for row in means]  # the eighth is 10.35 itself
-    assert "mean_called_median" not in {check for _, check in found(*rounded)}
-    same = [row | {"ttft_p50_ms": row["ttft_mean_ms"]} for row in means]
-    assert [row for row, check in found(*same) if check == "mean_called_median"] == list(range(10))
-
-
 def test_one_thousand_tokens_at_the_top_of_a_file_in_three_settings_is_a_clocks_limit():
     alone = SINGLE | {"accelerator_raw": "x", "checkpoint_raw": "SmolLM2-360M", "throughput_raw": 1000.0}
     capped = [alone | {"weights_format": form} for form in ("Q8_0", "Q6_K", "Q4_K_M")]
@@ -326,21 +325,6 @@ def test_one_thousand_tokens_at_the_top_of_a_file_in_three_settings_is_a_clocks_
     assert [found(*capped)[n, check] for n in range(3)] == ["excluded"] * 3
     assert (0, check) not in found(*capped[:2])  # of two settings it may be chance
     assert (0, check) not in found(*capped, alone | {"throughput_raw": 1200.5})
-
-
-def test_what_the_file_says_is_judged_where_its_labels_are_believed():
-    row = SINGLE | {
-        "input_tokens": 128,
-        "output_tokens": 128,
-        "latency_raw_s": 2.0,
-        "throughput_raw": 128.0,
-        "throughput_counts": "input+output",
-        "as_printed": '{"workload": "static_batch", "batch": 64, "concurrency": 64}',
-    }
-    read = frame(row)
-    assert "latency_against_rate" not in set(checks.findings(read).query("verdict != 'note'")["check"])
-    believed = names.looked_up(build.as_printed(read))
-    assert "excluded" in set(checks.findings(believed).query("check == 'latency_against_rate'")["verdict"])
 
 
 def test_a_rate_that_counts_the_prompt_is_corrected_when_read():
@@ -360,13 +344,9 @@ def test_a_record_that_stands_twice_in_its_file_is_a_duplicate_however_few_its_d
 
 def test_every_check_shared_with_the_audit_is_planted_and_is_no_gap():
     """One vocabulary: what both packages look for has one name, and the name means one thing."""
-    shared = [one for one in checks.CHECKS if one.name in audit.REGISTRY]
-    assert len(shared) >= 7
-    for one in shared:
-        verdicts = {verdict for check, verdict, _ in PLANTED if check == one.name}
-        kind = audit.REGISTRY[one.name].kind
-        assert verdicts, one.name
-        assert kind != "cannot be told"
+    shared = {check for check, _, _ in PLANTED} & set(audit.REGISTRY)
+    assert len(shared) >= 8 and {one.name for one in checks.CHECKS} & set(audit.REGISTRY) <= shared
+    assert all(audit.REGISTRY[name].kind != "cannot be told" for name in shared)
 
 
 def test_findings_of_the_committed_rows_are_read_and_of_changed_ones_computed(monkeypatch):

@@ -2,7 +2,6 @@
 
 import functools
 import http.server
-import os
 import re
 import shutil
 import threading
@@ -15,16 +14,6 @@ FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
-
-
-@pytest.fixture(autouse=True)
-def environment_of_before():
-    """A page that is made here says in the environment where it lies; the next test's page lies elsewhere."""
-    before, folder = dict(os.environ), os.getcwd()
-    yield
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")

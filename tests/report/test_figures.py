@@ -81,19 +81,29 @@ def test_the_last_digits_of_a_place_change_no_byte(tmp_path):
     assert "1.2345678 seconds" in drawn(0, "a"), "what is read keeps its digits"
 
 
-def test_log_axes_have_plain_numbers_however_often_they_are_set():
+def test_a_log_axis_has_few_plain_numbers_and_one_without_a_value_above_zero_stays_linear():
     axes = Figure().subplots()
-    axes.plot([55, 700], [3, 70])
-    for setting in (style.plain_logs, plots.fine_logs, plots.fine_logs):
-        setting(axes)
-        words = [
-            axis.get_major_formatter()(value, 0) for axis in (axes.xaxis, axes.yaxis) for value in (60, 200)
-        ]
-        assert words == ["60", "200"] * 2 and axes.get_xscale() == axes.get_yscale() == "log"
-
-
-def test_an_axis_without_a_value_above_zero_stays_linear():
-    axes = Figure().subplots()
-    axes.plot([1, 10], [0, 0])
-    plots.fine_logs(axes)
+    axes.plot([55, 7000], [0, 0])
+    for _ in range(2):
+        for letter in "xy":
+            style.log_axis(axes, letter)
+    ticks = axes.xaxis.get_majorticklocs()
+    words = [axes.xaxis.get_major_formatter()(value, 0) for value in ticks]
+    assert words == ["100", "300", "1,000", "3,000"]
     assert axes.get_xscale() == "log" and axes.get_yscale() == "linear"
+
+
+def test_labels_and_numbers_of_ranges_do_not_overlap():
+    """Long labels and many rows: no label stands on a number, nothing beyond the figure."""
+    rows = pd.DataFrame({"label": [f"a source with a long name {k}" for k in range(14)], "x": [1.0] * 14})
+    drawn = plots.ranges(rows.assign(least=0.3, most=9.0), "x", "least", "most", title="t", axis="a", line=1)
+    drawn.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in drawn.axes[0].texts]
+    whole = drawn.bbox
+    assert all(box.x0 >= 0 and box.x1 <= whole.x1 for box in boxes) and len(boxes) == 28
+    assert [a for k, a in enumerate(boxes) for b in boxes[:k] if a.overlaps(b)] == []
+
+
+def test_a_range_of_ratios_has_two_digits_and_three_where_two_would_make_it_even():
+    assert html.ratio_range(pd.Series([3.0, 40.0, 12.0])) == "3 to 40 times"
+    assert html.ratio_range(pd.Series([0.8, 0.996])) == "0.8 to 0.996 times"

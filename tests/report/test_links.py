@@ -1,6 +1,6 @@
 """A fork is one setting: what follows from `repo-url`, and a fork rehearsed from clone to checked links."""
 
-import ast
+import html
 import importlib.util
 import os
 import posixpath
@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import venv
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -17,68 +16,32 @@ import pytest
 import yaml
 from rendering import FORK
 
-from bench import cells
 from bench.paths import ROOT
-from bench.report import links, notebooks
+from bench.report import postrender
 
 pytestmark = pytest.mark.early
 
 
-@pytest.fixture
-def root(tmp_path):
-    """A folder with a _quarto.yml that names FORK, and the notebook."""
-    return forked(tmp_path)
-
-
-def forked(folder):
-    (folder / "_quarto.yml").write_text(f"website: {{repo-url: {FORK}/}}")
-    (folder / "notebooks").mkdir()
-    (folder / "notebooks/figure.ipynb").write_text((ROOT / "notebooks/figure.ipynb").read_text())
-    return folder
-
-
-def test_every_address_follows_from_one_setting(root):
-    assert (
-        links.colab("mbu", root)
-        == "https://colab.research.google.com/github/ada/measured/blob/notebooks/mbu.ipynb"
-    )
-    assert f'href="{links.colab("mbu", root)}"' in links.under_figure("mbu", root)
-
-
 @pytest.mark.parametrize(
-    "setting", ["website: {title: x}", "website: {repo-url: 'https://gitlab.com/ada/measured'}"]
+    ("setting", "expected"),
+    [
+        (f"website: {{repo-url: {FORK}/}}", "ada/measured/blob/main/notebooks/figure.ipynb"),
+        ("website: {title: x}", ""),
+        ("website: {repo-url: 'https://gitlab.com/ada/measured'}", ""),
+    ],
 )
-def test_without_a_repository_on_github_there_is_no_colab(tmp_path, setting):
+def test_colab_follows_from_one_setting_of_a_repository_on_github(tmp_path, setting, expected):
     (tmp_path / "_quarto.yml").write_text(setting)
-    assert links.colab("mbu", tmp_path) == links.under_figure("mbu", tmp_path) == ""
+    assert expected in postrender.colab(tmp_path) and bool(postrender.colab(tmp_path)) == bool(expected)
 
 
 def test_no_address_that_nobody_registered_stands_anywhere():
-    assert links.repository() == ""
+    assert postrender.colab() == ""
     pattern = "llm-inference-" + "measured/"
     said = subprocess.run(
         ["git", "grep", "-l", pattern], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert said.stdout.split() == []
-
-
-def test_another_address_is_warned_of(capsys):
-    links.main(FORK)
-    assert f"Set repo-url to {FORK}" in capsys.readouterr().out
-
-
-def test_every_figure_has_a_notebook_that_draws_it_anywhere(root, tmp_path):
-    files = notebooks.write(tmp_path / "out", root)
-    assert [file.stem for file in files] == cells.choose("all")
-    for file in files:
-        notebook = nbformat.read(file, as_version=4)
-        nbformat.validate(notebook)
-        (injected,) = [c for c in notebook.cells if "injected-parameters" in c.metadata.get("tags", [])]
-        given = {a.targets[0].id: ast.literal_eval(a.value) for a in ast.parse(injected.source).body}
-        assert given == {"figure": file.stem, "repository": FORK}
-    assert [file.read_bytes() for file in notebooks.write(tmp_path / "again", root)] == [
-        f.read_bytes() for f in files
-    ]
 
 
 def test_a_notebook_that_stands_alone_names_what_it_needs(tmp_path, monkeypatch):
@@ -88,22 +51,6 @@ def test_a_notebook_that_stands_alone_names_what_it_needs(tmp_path, monkeypatch)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SystemExit, match="Set `repository`"):
         exec(setup, {"repository": ""})
-
-
-class Links(HTMLParser):
-    """Addresses that a page leads to, its anchors, and how many figures it has."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.to, self.ids, self.figures = [], set(), 0
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        attributes = dict(attributes)
-        self.ids.add(attributes.get("id"))
-        self.figures += tag == "figure" and "plot" in (attributes.get("class") or "")
-        if tag in ("a", "link") and attributes.get("href"):
-            self.to.append(attributes["href"])
 
 
 def in_fork(folder, *command, python=sys.executable, **more):
@@ -121,35 +68,34 @@ def in_fork(folder, *command, python=sys.executable, **more):
 
 
 @pytest.mark.check
-def test_a_fork_rehearsed(tmp_path, rendered):
-    """Every link of the rendered fork leads somewhere: a page, an anchor, a file of the repository, a notebook."""
+def test_a_fork_rehearsed(rendered):
+    """Every link of the rendered fork leads somewhere: a page, an anchor, a file of the repository."""
     site, folder = rendered, rendered.parent
-    in_fork(folder, "bench.report.notebooks", str(tmp_path / "notebooks"))
     quarto = yaml.safe_load((ROOT / "_quarto.yml").read_text())
     names = [name.replace(".qmd", ".html") for name in quarto["project"]["render"]]
-    pages = {name: Links((site / name).read_text()) for name in names}
-    for name, page in pages.items():
-        colab = [address for address in page.to if "colab." in address]
-        assert len(colab) >= page.figures, name
-        assert f"{FORK}/issues/new" in page.to
-        for address in page.to:
-            leads_somewhere(address, name, pages, site, folder, tmp_path / "notebooks")
+    pages = {name: (site / name).read_text() for name in names}
+    for name, text in pages.items():
+        to = {html.unescape(address) for address in re.findall(r'<(?:a|link)\b[^>]*?\bhref="([^"]+)"', text)}
+        assert text.count('class="colab"') >= text.count('id="cell-fig-')
+        assert len(to) > 20 and f"{FORK}/issues/new" in to
+        for address in to:
+            leads_somewhere(address, name, pages, site, folder)
 
 
-def leads_somewhere(address, name, pages, site, folder, made):
+def leads_somewhere(address, name, pages, site, folder):
     """AssertionError for an address of the page `name` that leads to nothing."""
     parts = urlsplit(address)
     if parts.netloc == "colab.research.google.com":
-        assert address.startswith("https://colab.research.google.com/github/ada/measured/blob/notebooks/")
-        assert (made / unquote(parts.path).rpartition("/")[2]).exists(), address
+        assert address.endswith("/github/ada/measured/blob/main/notebooks/figure.ipynb")
     elif address.startswith(f"{FORK}/blob/main/"):
         assert (folder / unquote(address.removeprefix(f"{FORK}/blob/main/"))).exists(), address
     elif not parts.scheme:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(parts.path)))
         target = target if parts.path else name
-        assert (site / target).exists(), f"{name}: {address}"
+        target = target.partition("?")[0]
+        assert (site / target).is_file(), f"{name}: {address}"
         if parts.fragment and target in pages:
-            assert unquote(parts.fragment) in pages[target].ids, f"{name}: {address}"
+            assert f'id="{unquote(parts.fragment)}"' in pages[target], f"{name}: {address}"
 
 
 @pytest.mark.check
@@ -174,11 +120,6 @@ def alone_somewhere(tmp_path, python, expected):
     """The notebook that Colab opens, in a folder without anything: it fetches the repository and draws the same."""
     empty = tmp_path / "empty"
     empty.mkdir()
-    notebook = notebooks.of_figure("latency", forked(tmp_path))
-    for cell in notebook.cells:
-        cell.source = cell.source.replace(FORK, f"file://{ROOT}")
-    nbformat.write(notebook, empty / "latency.ipynb")
-    in_fork(
-        empty, "papermill", "--no-progress-bar", "latency.ipynb", "out.ipynb", python=python, PYTHONPATH=""
-    )
+    command = ["papermill", "--no-progress-bar", str(ROOT / "notebooks/figure.ipynb"), "out.ipynb"]
+    in_fork(empty, *command, "-p", "repository", f"file://{ROOT}", python=python, PYTHONPATH="")
     assert (empty / "repository/figures/latency.svg").read_bytes() == expected

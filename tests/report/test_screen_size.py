@@ -38,8 +38,3 @@ def test_a_figure_of_ours_fits_a_screen(many):
     for folder in (many, paths.TABLES):
         with site.reading(folder):
             assert [name for name in cells.figures() if not fits(cells.draw(name))] == []
-
-
-def test_a_mistyped_name_is_answered_with_those_that_exist():
-    with pytest.raises(ValueError, match="front_page"):
-        cells.draw("front_pge")

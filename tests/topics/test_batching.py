@@ -1,12 +1,13 @@
 """Batches: sizes and operations, sweeps that lose a batch, and sentences that follow the data."""
 
+import pandas as pd
 import pytest
 from builders import MATRICES, PEAKS, make_sidecar, write_sweep
 from commands import execute
 
 from bench import inputs
 from bench.experiments import notebook
-from bench.observations import checks, derived, store
+from bench.observations import derived, store
 from bench.topics import batching as batching_analysis
 from bench.topics import tables
 from llm_measured.core import device_peaks, metrics
@@ -30,13 +31,6 @@ def test_sizes_of_llama_2_7b_are_the_known_ones():
     assert shape["step_parameters"] == shape["weight_parameters"] - 32000 * 4096
     smollm = inputs.shape("smollm2-135m")
     assert smollm["step_parameters"] == smollm["weight_parameters"] == pytest.approx(134.5e6, rel=1e-3)
-
-
-def test_mfu_above_one_is_refused(tmp_path):
-    with pytest.raises(checks.Rejected, match="MFU of the prefill is"):
-        write_sweep(tmp_path, wait=1e-4)
-    with pytest.raises(checks.Rejected, match="MFU of the decode is"):
-        write_sweep(tmp_path, overhead=0.0, bandwidth=39e9, peak=2e12)
 
 
 def test_an_engine_that_reads_no_weights_has_no_utilisation(tmp_path):
@@ -148,3 +142,42 @@ def test_tables_of_batches_have_rows(tmp_path):
     found = tables.tables(requests)
     assert len(found["batching"]) == 12 and found["batching"]["output_tokens_per_s"].is_monotonic_decreasing
     assert len(found["prompt_cost"]) == 1
+
+
+LENGTHS = [(1, 128, 128), (1, 1024, 128), (1, 4096, 128)]
+ASKED = {"model": "qwen2.5-coder-1.5b", "backend": "llamacpp", "option": "Q4_0", "gpu": "epyc-zen4-2c"}
+
+
+def test_what_a_longer_prompt_leaves_of_the_pace_stands_beside_what_was_predicted(tmp_path):
+    for run, overhead in enumerate((0.020, 0.021, 0.022), start=1):
+        write_sweep(
+            tmp_path, experiment="context", run=run, shapes=LENGTHS, overhead=overhead, bandwidth=1e9, **ASKED
+        )
+    write_sweep(tmp_path, experiment="context", shapes=LENGTHS, **ASKED | {"option": "Q8_0", "gpu": "h200"})
+    requests = store.load(folder=tmp_path)
+    own = requests.query("option == 'Q4_0'").set_index(["run_id", "prompt_tokens"])["tpot_s"].unstack()
+    table = tables.tables(requests)["context"].set_index(["option", "prompt_tokens"])
+    row = table.loc["Q4_0", 4096]
+    shares = own[128] / own[4096]
+    assert row["kept"] == pytest.approx(shares.mean()) and row["runs"] == 3
+    assert row["kept_interval"] > shares.max() - shares.mean() > 0
+    assert row["prompt_tokens_per_s"] == pytest.approx(4096 / row["ttft_s"]) and row["tpot_s_interval"] > 0
+    assert row["decode_tokens_per_s"] == pytest.approx(len(own) / own[4096].sum(), rel=0.01)
+    predicted = inputs.table("context_predictions")
+    of_row = (predicted["option"] == "Q4_0") & (predicted["prompt_tokens"] == 4096)
+    of_row &= predicted["backend"] == "llamacpp"
+    assert row["predicted_ttft_s"] == predicted.loc[of_row, "predicted_ttft_s"].item()
+    assert table.loc["Q4_0", 128]["kept"] == 1
+    # Another processor was not predicted, and one run has no interval.
+    assert pd.isna(table.loc["Q8_0", 4096][["predicted_ttft_s", "kept_interval"]]).all()
+    assert not len(tables.tables(requests)["batching"]), "a sweep of lengths is none of batches"
+
+
+def test_a_sweep_of_prompt_lengths_times_each_once_and_drops_none(cells):
+    names = cells(
+        "batching", backend="fake", batch_sizes="none", prompt_lengths="8 32", short_tokens=4, timed=1
+    )
+    rows = names["observed"]
+    assert set(rows["experiment"]) == {"context"} and rows["prompt_tokens"].tolist() == [8, 32]
+    with pytest.raises(ValueError, match="timed must be"):
+        cells("batching", backend="fake", **SMALL, timed=0)

@@ -2,17 +2,15 @@
 
 import itertools
 import json
-import subprocess
 from collections import Counter
 
 import pytest
 from builders import make_rows, make_sidecar, write_run
 from commands import run as command
 
-from bench import inputs, paths
+from bench import paths
 from bench.machine import identity
 from bench.observations import checks, provenance, store
-from bench.paths import ROOT
 from bench.workflow import plan
 from bench.workflow import runs as runs_workflow
 
@@ -197,10 +195,3 @@ def test_the_plan_can_be_read(folder):
     assert lines[0] == "seed 7; runs: 4, of them measured: 0"
     runs = planned({"engines": words[0].partition("=")[2], "experiments": "latency", "repeats": 2}, seed=7)
     assert [line.split()[-1] for line in lines[1:]] == [run.id for run in runs]
-
-
-def test_study_yaml_says_what_the_seed_is():
-    assert inputs.study()["seed"] == "auto"
-    assert (
-        "SEED=7" in subprocess.run(["head", "-40", ROOT / "Makefile"], capture_output=True, text=True).stdout
-    )

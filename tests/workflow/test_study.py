@@ -6,18 +6,16 @@ import shutil
 import signal
 import subprocess
 import time
-from collections import Counter
 
 import nbformat
-import pandas as pd
 import psutil
 import pytest
 from builders import make_rows, make_sidecar, write_run
-from commands import BIN, TESTS, cloned, run
+from commands import BIN, cloned, run
 
 from bench import backends, cells, inputs, paths
 from bench.machine import identity, neighbours
-from bench.observations import schema, store
+from bench.observations import store
 from bench.paths import ROOT
 from bench.workflow import durations, progress, report, run_notebook
 from bench.workflow import plan as plan_workflow
@@ -217,24 +215,6 @@ def test_an_experiment_that_is_named_is_measured_in_one_round():
 def test_a_number_that_is_none_is_refused_with_what_may_stand_there(key, value):
     with pytest.raises(ValueError, match=f"{key} must be a.*number above 0.*make study {key.upper()}="):
         plan_workflow.load({key: value})
-
-
-def test_repeats_n_plans_as_many_runs_of_every_configuration():
-    counts = Counter(r.configuration for r in plan(engines="fake", repeats=3))
-    assert len(counts) > 1 and set(counts.values()) == {3}
-
-
-def test_repeats_auto_and_its_limit_are_refused():
-    with pytest.raises(ValueError, match="repeats must be a whole number above 0 or budget, not 'auto'"):
-        plan_workflow.load({"repeats": "auto"})
-    with pytest.raises(ValueError, match="most_runs"):
-        plan_workflow.load({"most_runs": 30})
-
-
-def test_a_plain_study_keeps_to_its_budget():
-    config = plan_workflow.load({})
-    assert config["rounds"] is None
-    assert "min are spent" in progress.heading(config, plan_workflow.plan(config))
 
 
 def test_which_options_each_repeat_measures():
@@ -448,9 +428,6 @@ STOPS = [(signal.SIGKILL, os.kill), (signal.SIGTERM, os.kill), (signal.SIGINT, o
 @pytest.mark.parametrize(("stop", "whom"), STOPS, ids=["kill -9", "SIGTERM", "Ctrl-C"])
 def test_an_interrupted_study_goes_on(tmp_path, stop, whom, second_runs):
     """The first run's CSV is there; its job has not ended yet, or the second run is in its middle."""
-    peaks = pd.DataFrame([("read_bandwidth", identity.cores(), 4e12, "bytes/s")], columns=schema.PEAKS)
-    given = {"results": str(tmp_path), "run": 1}
-    store.write_peaks(peaks, identity.slug(), identity.host(), identity.describe(), given)
     own = {
         "BENCH_RESULTS": tmp_path,
         "BENCH_SITE": tmp_path / "_site",
@@ -544,7 +521,3 @@ def test_two_studies_in_one_checkout_do_not_overlap(tmp_path):
         done = snakemake(tmp_path, *FAKE_STUDY, check=False)
     assert done.returncode != 0 and "Another study runs in this checkout" in done.stdout + done.stderr
     assert not store.files(tmp_path)
-
-
-def test_the_fake_engine_is_not_among_the_committed_ones():
-    assert not (ROOT / "_llama-inference" / "fake").exists() and (TESTS / "engines" / "fake.py").exists()

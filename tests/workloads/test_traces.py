@@ -6,9 +6,8 @@ import os
 
 import pytest
 
-from bench import prefix_cache
 from bench.paths import DATA
-from bench.workloads import replay, timing, traces
+from bench.workloads import timing, traces
 
 WORDS = range(100, 700)
 
@@ -182,17 +181,3 @@ def test_azure_s_requests_are_sessions_of_one_turn():
     trace = traces.read(DATA / "traces" / "azure_code.csv.xz")
     assert len(trace.requests) == trace.requests["session"].nunique() == 8819
     assert trace.requests["at_s"].iloc[-1] == pytest.approx(3435.9, abs=0.1)
-
-
-def test_tracelab_s_planned_hits_are_the_ones_that_are_expected():
-    """Its page: 81.66 % of prompt tokens repeat the context before; here less the last token of answers."""
-    trace = traces.read(DATA / "traces" / "tracelab_sessions.csv.xz")
-    load = replay.workload(trace, WORDS, ("test",), 10**5)
-    prompts = [turn.prompt for session in load.sessions for turn in session.turns]
-    high = sum(most for own in load.bounds(prefix_cache.Declared("slots")) for _, most in own)
-    later = sum(len(session.turns) - 1 for session in load.sessions)
-    chance = prefix_cache.CHANCE_TOKENS * len(load.sessions)
-    assert len(load.sessions) == 48 and len(prompts) == 303
-    planned = trace.requests["prefix_tokens"].sum() / trace.requests["prompt_tokens"].sum()
-    assert planned == pytest.approx(0.8166, abs=5e-5)
-    assert high - chance + later == trace.requests["prefix_tokens"].sum()

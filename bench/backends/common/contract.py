@@ -3,7 +3,7 @@ anything.
 
 An adapter is a module, `bench/backends/<name>.py`: `Adapter` is what every one has, `InProcess` or
 `IsServer` (or both) how its engine is reached, `Converts` what some have besides. What `load` returns is an
-`Engine`; some `Reserves`, `Scores` or `Answers`. No adapter imports a clock: the times are taken in
+`Engine`; some `Reserves`, `Keeps`, `Scores` or `Answers`. No adapter imports a clock: the times are taken in
 `bench/instrument/in_process.py`, in the callback.
 
 **The checkpoint** that an adapter gets (`bench/backends/common/checkpoints.py`) offers
@@ -41,7 +41,7 @@ import inspect
 import itertools
 import json
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Protocol
@@ -94,6 +94,10 @@ class Adapter(Protocol):
         """None if the engine can run here, else one sentence: why not, and how to install it."""
 
 
+Prompts = Sequence[Sequence[int]]  # token ids of each prompt of a batch
+OnToken = Callable[[int, int], object]  # told the prompt's place in its batch and a token's id
+
+
 class Engine(Protocol):
     """An engine in this process."""
 
@@ -109,7 +113,8 @@ class Engine(Protocol):
     arithmetic: ClassVar[str] = "float32"
     """Number format in which it multiplies matrices, one of ARITHMETIC: its MFU refers to it."""
     speculation: ClassVar[dict[str, int]] = {}
-    """drafted_tokens and accepted_tokens of the last `generate`, if tokens are drafted."""
+    """drafted_tokens and accepted_tokens of the last `generate`, if tokens are drafted; cached_tokens where
+    the engine counts what it took from a kept prefix."""
 
     def generate(
         self, prompts: list[list[int]], max_new_tokens: int, on_token: Callable[[int, int], None] | None
@@ -132,6 +137,17 @@ class Reserves(Protocol):
 
     def reserve(self, requests: int, tokens: int) -> None:
         """Make room for `requests` of `tokens` each, prompt and answer."""
+
+
+AFTER_PREFIX = 16  # tokens for which there is room after a prefix that is kept
+
+
+class Keeps(Protocol):
+    """An engine that can keep the keys and values of a prefix from one call to the next."""
+
+    def keep_prefix(self, ids: list[int]) -> None:
+        """Compute `ids` and keep them: from now on `generate` gets one prompt that begins with them, up to
+        AFTER_PREFIX tokens longer with its answer, and computes the rest of it alone, in one pass."""
 
 
 class Scores(Protocol):
@@ -200,7 +216,7 @@ def engine_faults(engine: Engine) -> list[str]:
         *_settings(engine),
         *_callable(engine, Engine.close),
     ]
-    for part in (Reserves.reserve, Scores.log_probabilities, Answers.answer):
+    for part in (Reserves.reserve, Keeps.keep_prefix, Scores.log_probabilities, Answers.answer):
         faults += _callable(engine, part) if hasattr(engine, part.__name__) else []
     if getattr(engine, "arithmetic", Engine.arithmetic) not in ARITHMETIC:
         faults.append(f"Its arithmetic is {engine.arithmetic!r}, which is none of {', '.join(ARITHMETIC)}.")

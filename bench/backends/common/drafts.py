@@ -24,6 +24,6 @@ def model_of(checkpoint: Checkpoint) -> Checkpoint:
     return draft
 
 
-def settings(draft: Checkpoint) -> dict[str, str]:
+def settings(draft: Checkpoint, tokens: int = TOKENS) -> dict[str, str]:
     """What the sidecar says of the draft model."""
-    return {"speculation": f"{draft.name}, drafts of {TOKENS}", "draft_sha256": draft.digest()}
+    return {"speculation": f"{draft.name}, drafts of {tokens}", "draft_sha256": draft.digest()}

@@ -46,7 +46,8 @@ def numbered(checkpoint: Checkpoint) -> bool:
 
 
 def add_tokens(writer: "gguf.GGUFWriter", checkpoint: Checkpoint) -> None:
-    """Write the vocabulary of tokenizer.json into the GGUF file.
+    """Write the vocabulary of tokenizer.json into the GGUF file: of random weights the tokens' numbers
+    (`numbered`), of a model its words.
 
     The library's own vocabularies know neither numbered tokens nor the types of tokens that were added.
     """
@@ -55,21 +56,22 @@ def add_tokens(writer: "gguf.GGUFWriter", checkpoint: Checkpoint) -> None:
     description, size = tokenizer(checkpoint), checkpoint.config["vocab_size"]
     if numbered(checkpoint):
         # Bytes that are no UTF-8 would be held back, and shown as something else: every token is shown as its
-        # number. Those that llama.cpp hides are never generated; OpenVINO does not read a file without any.
-        tokens, kind, more = [f"<{i}>" for i in range(size)], "gpt2", ["< >"]
+        # number. Control tokens, which llama.cpp hides, are never generated; without one OpenVINO does not
+        # read the file.
+        tokens, kind, merges = [f"<{i}>" for i in range(size)], "gpt2", ["< >"]
         types = ["CONTROL" if i in checkpoint.end_token_ids else "NORMAL" for i in range(size)]
     else:
         tokens, types = _words(description, size)
-        kind, more = "llama", []
+        kind, merges = "llama", []
         if over_bytes(description):
+            kind = "gpt2"
             merges = gguf.SpecialVocab(checkpoint.path, load_merges=True, special_token_types=()).merges
-            kind, more = "gpt2", merges
     writer.add_tokenizer_model(kind)
     writer.add_token_list(tokens)
     writer.add_token_types([int(gguf.TokenType[name]) for name in types])
     if kind == "gpt2":
         writer.add_tokenizer_pre(split_name(description))
-        writer.add_token_merges(more)
+        writer.add_token_merges(merges)
     else:
         # SentencePiece numbers its pieces from the likeliest on.
         writer.add_token_scores([-float(i) for i in range(size)])

@@ -14,6 +14,7 @@ from time import monotonic as clock
 from typing import Any
 from urllib.parse import urlsplit
 
+from bench import endpoint
 from bench.instrument import kernel_stamps
 from bench.instrument.kernel_stamps import ANCILLARY_BYTES
 from bench.instrument.load import http1
@@ -219,9 +220,7 @@ def addresses(url: str) -> list[tuple[int, tuple]]:
 
     ValueError for an address that cannot be.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"url must be like http://localhost:8000, not {url!r}.")
+    parts = urlsplit(endpoint.checked(url))
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)

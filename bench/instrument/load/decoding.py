@@ -26,6 +26,16 @@ FASTEST_S = 5e-5  # a token: a pace that no engine has, so what came faster had 
 READ_LATE_S = 1e-3  # from the kernel's stamp to the read: what comes together then may be the client's doing
 FEWEST_ARRIVALS = 4  # with fewer there is no inter-token latency
 ENCODED_AGAIN = 0.05  # share by which tokens of an answer and of its text, encoded again, may differ
+QUOTED = 8  # letters of an access token that an error may not have
+# Why an answer was shorter than asked for, by the beginning of its finish_reason.
+SHORT = {
+    "length limit max_tokens": "the server caps answers. Ask for shorter ones, -p scale.",
+    "abort cancel": "the engine aborted it.",
+}
+ENDED = (
+    "the server does not keep ignore_eos. With it taken out of the body, -p body '{\"ignore_eos\": null}', "
+    "answers may be shorter."
+)
 STEP = 1e-3  # s that the wall clock gains on the monotonic one in a second: more is a step, no drift
 AUTHORIZATION = re.compile(
     rb"\r\n[^:\r\n]*(?:auth|key|token|secret|cookie)[^:\r\n]*: (?:Bearer )?(\S+)", re.IGNORECASE
@@ -54,7 +64,7 @@ def measured(
         "retries": answer.retries,
         "output_tokens": 0,
         "output_ids": [],
-        "error": _failure(answer),
+        "error": answer.error,
     }
     call = answer.call
     if call.session is not None:
@@ -70,7 +80,9 @@ def measured(
         row["error"] = str(failure)
     payload = answer.call.payload
     texts = {name: _without_token(value, payload) for name, value in row.items() if isinstance(value, str)}
-    return row | texts, lags
+    row |= texts
+    row["error"] = _without_token(row["error"], payload, QUOTED)
+    return row, lags
 
 
 def moments(
@@ -193,14 +205,19 @@ def _paced(counts: Sequence[int], at: np.ndarray, late_s: np.ndarray) -> Fields:
         "arrival_tokens_max": int(tokens.max()),
         "late_arrivals": int(((late > 0) & (tokens > 1)).sum()),
     }  # fmt: skip
-    lump, lasted_s = tokens.max() > LUMP_SHARE * sum(counts), moments[-1] - moments[0]
-    if sum(counts) >= LUMP_TOKENS and (lump or lasted_s < FASTEST_S * tokens[1:].sum()):
-        came = f"{tokens.max():.0f} of {sum(counts)} tokens came within one arrival"
-        came = came if lump else f"{sum(counts)} tokens came within {lasted_s * 1e3:.2g} ms"
-        why = f"Not streamed: {came}. A proxy between client and server may keep them back."
+    total, lasted_s = sum(counts), moments[-1] - moments[0]
+    if total >= LUMP_TOKENS and tokens.max() > LUMP_SHARE * total:
+        why = f"Not streamed: {tokens.max():.0f} of {total} tokens came within one arrival. "
+        why += "A proxy between client and server may keep them back."
         if np.nanmax(late_s, initial=0.0) > READ_LATE_S:
             why = f"The load client itself read the answer {np.nanmax(late_s) * 1e3:.2g} ms late. {why}"
         row |= {"ttft_s": math.nan, "answer_ttft_s": math.nan, "unmeasured": why}
+    elif total >= LUMP_TOKENS and lasted_s < FASTEST_S * tokens[1:].sum():
+        row |= inter_token(np.empty(0))
+        row["unmeasured"] = (
+            f"No pace: {total} tokens came within {lasted_s * 1e3:.2g} ms, faster than any engine. They had "
+            "been kept back, and the TTFT has that wait in it."
+        )
     return row
 
 
@@ -260,37 +277,19 @@ def _words(head: http1.Head, body: bytes | bytearray) -> str:
     return protocols.reason(bytes(body))
 
 
-def _without_token(content: Value, payload: bytes) -> Value:
-    """`content` (bytes or text) with as many stars where a server quotes the access token of the request
-    `payload`.
-
-    Some do when they refuse it.
-    """
+def _without_token(content: Value, payload: bytes, least: int = 10**6) -> Value:
+    """`content` (bytes or text) with stars for the access token of the request `payload`, which some servers
+    quote, and for its beginnings of `least` letters or more, where a quote was cut."""
     token = AUTHORIZATION.search(payload)
     if not token:
         return content
-    secret, stars = token[1], b"*" * len(token[1])
-    if isinstance(content, bytes):
-        return content.replace(secret, stars)
-    return content.replace(secret.decode(), stars.decode())
-
-
-def _failure(answer: Answer) -> str:
-    """Why the connection failed, without the token.
-
-    An error that quotes the beginning of bytes that were no HTTP may have cut the token in two: it is made
-    anew.
-    """
-    if not answer.error or not AUTHORIZATION.search(answer.call.payload):
-        return answer.error
-    try:
-        raw = _without_token(b"".join(read[2] for read in answer.reads), answer.call.payload)
-        head = http1.head(raw)
-        if head:
-            http1.body(raw, head)
-    except http1.Broken as failure:
-        return str(failure)
-    return answer.error
+    for length in range(len(token[1]), min(least, len(token[1])) - 1, -1):
+        secret, stars = token[1][:length], b"*" * length
+        if isinstance(content, bytes):
+            content = content.replace(secret, stars)
+        else:
+            content = content.replace(secret.decode(), stars.decode())
+    return content
 
 
 def _last(pieces: list[Piece], name: str) -> Value:
@@ -347,22 +346,14 @@ def _agree(call: Call, prompt_tokens: Value, output_tokens: Value, pieces: list[
 
 def _other_length(call: Call, output_tokens: int, finish: str) -> str:
     """Why an answer of another length than asked for does not count."""
-    ended = f"after {output_tokens} of {call.new_tokens} tokens (finish_reason {finish!r})"
-    if output_tokens < call.new_tokens and finish in ("length", "limit", "max_tokens"):
+    if output_tokens > call.new_tokens or not finish:
         return (
-            f"The server caps answers at {output_tokens} tokens, {call.new_tokens} were asked for: -p scale."
+            f"Server and client disagree on token counts: {output_tokens} output tokens where "
+            f"{call.new_tokens} were asked for."
         )
-    if output_tokens < call.new_tokens and finish.startswith(("abort", "cancel")):
-        return f"The engine aborted the answer {ended}."
-    if output_tokens < call.new_tokens and finish:
-        return (
-            f"The answer ended {ended}: the server does not keep ignore_eos. With it taken out of the body, "
-            "-p body '{\"ignore_eos\": null}', answers may be shorter."
-        )
-    return (
-        f"Server and client disagree on token counts: {output_tokens} output tokens where {call.new_tokens} "
-        "were asked for."
-    )
+    causes = [cause for words, cause in SHORT.items() if finish.startswith(tuple(words.split()))]
+    ended = f"The answer ended after {output_tokens} of {call.new_tokens} tokens (finish_reason {finish!r})"
+    return f"{ended}: {causes[0] if causes else ENDED}"
 
 
 def with_gaps(row: Fields, encode: Callable[[str], Sequence[int]]) -> Fields:

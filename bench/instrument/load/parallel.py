@@ -36,6 +36,11 @@ from llm_measured.core.definitions import Fields, Value
 
 STREAMS_PER_PROCESS = 1000
 ANSWERED: set[str] = set()  # servers that have answered this process: one that is away is waited for
+# How what `client.report` has of each process becomes what the load client was in all.
+SUMMED = "cpu_s", "reading_cpu_s", "peak_memory_bytes", "retries", "pauses", "paused_s"
+MERGED: dict[str, Callable] = dict.fromkeys(SUMMED, sum) | {"stays_open": any}
+MERGED |= {"kernel_stamps": all, "first_in_line": all, "reuses": all}
+MERGED |= {"away_s": lambda all_s: max([0.0, *all_s]), "ended": lambda why: next(filter(None, why), "")}
 START_S = 0.1  # from the moment that all processes are ready to the first request
 
 
@@ -99,22 +104,15 @@ def _sessions(calls: Sequence[Call]) -> list[list[Call]]:
 def _report(rows: list[Fields], reports: list[Fields]) -> Fields:
     """How the client fared, from the `client.report` of each process.
 
-    Processes, CPU time and peak memory of all of them, connections (of all, and to each address), retries,
-    pauses, what else `client.report` has, and percentiles of how late it read (s after the kernel's stamp)
-    and sent (s after a request was due).
+    Processes, connections (of all, and to each address), what is MERGED, and percentiles of how late it read
+    (s after the kernel's stamp) and sent (s after a request was due).
     """
     lag = np.concatenate([np.empty(0), *(report["read_lag_s"] for report in reports)])
     late = [row["late_s"] for row in rows if not math.isnan(row["late_s"])]
     found: Fields = {"processes": len(reports)}
-    for name in ("cpu_s", "reading_cpu_s", "peak_memory_bytes", "retries", "pauses", "paused_s"):
-        found[name] = sum(report[name] for report in reports)
-    found["away_s"] = max((report["away_s"] for report in reports), default=0.0)
-    found["stays_open"] = any(report["stays_open"] for report in reports)
+    found |= {name: merge(report[name] for report in reports) for name, merge in MERGED.items()}
     opened: Counter[str] = sum((Counter(report["connections"]) for report in reports), Counter())
     found |= {"connections": sum(opened.values()), "addresses": dict(opened)}
-    found["ended"] = next((report["ended"] for report in reports if report["ended"]), "")
-    for name in ("kernel_stamps", "first_in_line", "reuses"):
-        found[name] = all(report[name] for report in reports)
     for name, values in (("read_lag", lag), ("late", late)):
         for q in (50, 99):
             found[f"{name}_p{q}_s"] = float(np.percentile(values, q)) if len(values) else None

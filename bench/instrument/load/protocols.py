@@ -25,6 +25,7 @@ from llm_measured.core.definitions import Fields, Value
 
 NEW_TOKENS = "$new_tokens"
 NEEDED = ("model", "messages", "prompt", "inputs", "stream")  # no request goes without these
+UNREADABLE = ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError
 BOM = b"\xef\xbb\xbf"  # a mark of UTF-8 that some servers send first
 
 
@@ -240,7 +241,20 @@ def request(
     """
     path, body, _ = EVERY[naming.choose("dialect", dialect, EVERY)]
     whole = changed(body(prompt, model, more or {}), changes or {}, prompt.new_tokens)
-    return post(url, own_path or path, whole, token, fields)
+    parts, payload = urlsplit(endpoint.join(url, own_path or path)), json.dumps(whole).encode()
+    head = [
+        f"POST {urlunsplit(('', '', parts.path, parts.query, ''))} HTTP/1.1",
+        f"Host: {parts.netloc.rpartition('@')[2]}",
+        "User-Agent: llm-inference-measured",
+        "Accept: text/event-stream",
+        "Accept-Encoding: identity",
+        "Content-Type: application/json",
+        f"Content-Length: {len(payload)}",
+        "Connection: keep-alive",
+    ]
+    head += [f"Authorization: Bearer {token}"] if token else []
+    head += [f"{name}: {value}" for name, value in (fields or {}).items()]
+    return "\r\n".join([*head, "", ""]).encode() + payload
 
 
 def changed(body: Fields, changes: Fields, new_tokens: int) -> Fields:
@@ -264,18 +278,13 @@ def way_on(payload: bytes, status: int, words: str) -> str:
     if status not in (400, 422):
         return ""
     body = json.loads(payload.partition(b"\r\n\r\n")[2] or b"{}")
-    for name in [name for name in body if name not in NEEDED]:
-        inner = body[name] if isinstance(body[name], dict) else {}
-        change: Fields = {}
-        for each in inner:
-            if re.search(rf"\b{each}\b", words):
-                change = {name: {each: None}}
-        if not change and re.search(rf"\b{name}\b", words):
-            change = {name: None}
-        if change and name == "max_tokens":
-            change |= {"max_completion_tokens": NEW_TOKENS}
-        if change:
-            return f" Without it: -p body '{json.dumps(change)}'."
+    inner = [(name, each) for name, value in body.items() if isinstance(value, dict) for each in value]
+    for *outer, name in [*inner, *((name,) for name in body if name not in NEEDED)]:
+        if re.search(rf"\b{name}\b", words):
+            change: Fields = {name: None}
+            if name == "max_tokens":
+                change["max_completion_tokens"] = NEW_TOKENS
+            return f" Without it: -p body '{json.dumps({outer[0]: change} if outer else change)}'."
     return ""
 
 
@@ -289,26 +298,6 @@ def uncertain(dialect: str, changes: Fields) -> str:
     length = not ends and not inner.get("min_tokens")
     greedy = inner.get("do_sample") if dialect == "tgi" else temperature != 0
     return ", ".join([*(["length"] if length else []), *(["greedy"] if greedy else [])])
-
-
-def post(
-    url: str, path: str, body: Fields, token: str = "", fields: Mapping[str, str] | None = None
-) -> bytes:
-    """The bytes of one HTTP POST of a JSON body to `path` below `url`."""
-    parts, payload = urlsplit(endpoint.join(url, path)), json.dumps(body).encode()
-    head = [
-        f"POST {urlunsplit(('', '', parts.path, parts.query, ''))} HTTP/1.1",
-        f"Host: {parts.netloc.rpartition('@')[2]}",
-        "User-Agent: llm-inference-measured",
-        "Accept: text/event-stream",
-        "Accept-Encoding: identity",
-        "Content-Type: application/json",
-        f"Content-Length: {len(payload)}",
-        "Connection: keep-alive",
-    ]
-    head += [f"Authorization: Bearer {token}"] if token else []
-    head += [f"{name}: {value}" for name, value in (fields or {}).items()]
-    return "\r\n".join([*head, "", ""]).encode() + payload
 
 
 def echoed(payload: bytes, text: str) -> bool:
@@ -350,30 +339,17 @@ def read(dialect: str, data: bytes) -> Piece | None:
         piece = EVERY[dialect][2](event)
         piece.sent_ns = event.get("sent_ns")
         piece.model = _text_of(event.get("model"))
-        return _sound(piece)
+        if type(piece.text) is not str or type(piece.finish) is not str:
+            raise TypeError("its text is no text")
+        if any(type(number) is not int for number in (*piece.ids, piece.sent_ns or 0)):
+            raise TypeError("its counts are no whole numbers")
+        return piece
     except Malformed:
         raise
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        IndexError,
-        RecursionError,
-        OverflowError,
-    ) as error:
+    except UNREADABLE as error:
         raise Malformed(
             f"an event could not be read ({type(error).__name__}: {error}): {data[:80]!r}"
         ) from None
-
-
-def _sound(piece: Piece) -> Piece:
-    """`piece`, if its texts are texts and its ids numbers; TypeError if not."""
-    if type(piece.text) is not str or type(piece.finish) is not str:
-        raise TypeError("its text is no text")
-    if any(type(number) is not int for number in (*piece.ids, piece.sent_ns or 0)):
-        raise TypeError("its counts are no whole numbers")
-    return piece
 
 
 def _message(error: Value) -> str:

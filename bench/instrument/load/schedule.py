@@ -1,12 +1,10 @@
 """The schedule of a load test: lengths, arrivals, prompts, levels, calls."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from bench import inputs
 from bench.instrument.load import protocols, records
@@ -39,13 +37,12 @@ def lengths(
 ) -> list[tuple[int, int]]:
     """[(prompt tokens, new tokens)] of `requests` requests.
 
-    `which` is a row of data/lengths.csv, or any CSV with the columns prompt_tokens and new_tokens. A CSV is
-    taken in its order, from the start again where it ends. `scale` multiplies every length; prompt and answer
-    together keep below `most` tokens. The same for the same seed. ValueError naming what exists.
+    `which` is a row of data/lengths.csv, or a trace (`traces.read`), whose requests are taken in their order,
+    from the start again where it ends. `scale` multiplies every length; prompt and answer together keep below
+    `most` tokens. The same for the same seed. ValueError naming what exists.
     """
     if str(which).endswith(".csv"):
-        table = trace(which)
-        rows = table[["prompt_tokens", "new_tokens"]].to_numpy(dtype=float)
+        rows = traces.read(which).requests[["prompt_tokens", "new_tokens"]].to_numpy(dtype=float)
         drawn = rows[np.arange(requests) % len(rows)]
     else:
         known = inputs.table("lengths").set_index("lengths")
@@ -60,68 +57,39 @@ def lengths(
     return [(int(prompt), int(new)) for prompt, new in pairs]
 
 
-def trace(path: str | Path) -> pd.DataFrame:
-    """A CSV of requests as a table, one row per request.
+def heads(checkpoint: "Checkpoint", source: Sequence[object], numbers: Iterable[int]) -> list[list[int]]:
+    """Return the HEAD_TOKENS random tokens before each prompt of `numbers`: no server can have seen them.
 
-    Columns prompt_tokens, new_tokens and, where arrivals are to be replayed, at_s. ValueError naming what it
-    lacks.
+    They follow from `source`, the checkout's id and the number of the run, and from the prompt's number: the
+    same for every engine with the same tokenizer, others in every repeat and on every machine. Of a server
+    that runs already `source` has a random number of the attempt as well (`session.Setup.source`). They are
+    tokens of the study's text, so that their text has about as many.
     """
-    try:
-        table = pd.read_csv(path)
-    except OSError as failure:
-        raise ValueError(
-            f"{str(path)!r} cannot be read as a CSV of requests (prompt_tokens, new_tokens, at_s): {failure}."
-        ) from None
-    lacking = {"prompt_tokens", "new_tokens"} - set(table.columns)
-    if lacking or table.empty:
-        raise ValueError(
-            f"{path} has no {' and no '.join(sorted(lacking)) or 'rows'}: it needs the columns prompt_tokens "
-            "and new_tokens (and at_s for a replay)."
-        )
-    if not (table[["prompt_tokens", "new_tokens"]].apply(pd.to_numeric, errors="coerce") > 0).all(axis=None):
-        raise ValueError(f"{path} has rows in which prompt_tokens or new_tokens is no positive number.")
-    return table
-
-
-class Heads:
-    """Random tokens that stand before a prompt, HEAD_TOKENS of them: no server can have seen them.
-
-    They follow from `source` and from the prompt's number. `source` is the checkout's id and the number of
-    the run: the same for every engine with the same tokenizer, others in every repeat and on every machine.
-    Of a server that runs already it has a random number of the attempt as well (`session.Setup.source`). They
-    are tokens of the study's text, so that their text has about as many.
-    """
-
-    def __init__(self, checkpoint: "Checkpoint", source: Sequence[object]) -> None:
-        self.ordinary = np.array(sorted(set(checkpoint.encode(inputs.text()))))
-        self.seed = words.seed_of(source)
-
-    def __getitem__(self, number: int) -> list[int]:
-        """The token ids before prompt `number`."""
-        drawn = np.random.default_rng([self.seed, number]).choice(self.ordinary, HEAD_TOKENS)
-        return drawn.tolist()
+    ordinary, seed = np.array(sorted(set(checkpoint.encode(inputs.text())))), words.seed_of(source)
+    drawn = (np.random.default_rng([seed, number]) for number in numbers)
+    return [generator.choice(ordinary, HEAD_TOKENS).tolist() for generator in drawn]
 
 
 def prompts(
     checkpoint: "Checkpoint", sizes: Sequence[tuple[int, int]], source: Sequence[object], first: int = 0
 ) -> list[protocols.Prompt]:
-    """One `protocols.Prompt` per (prompt tokens, new tokens): a head of `Heads`, then the study's text.
+    """One `protocols.Prompt` per (prompt tokens, new tokens): a head of `heads`, then the study's text.
 
     `source` is (the checkout's id, the number of the run); `first` is the number of the first of them:
     numbers make prompts differ, in one level and between levels.
     """
-    text, heads = checkpoint.encode(inputs.text()), Heads(checkpoint, source)
-    made = []
+    text, made = checkpoint.encode(inputs.text()), []
+    before = heads(checkpoint, source, range(first, first + len(sizes)))
     for number, (prompt_tokens, new_tokens) in enumerate(sizes, start=first):
         start = (number * 37) % len(text)
         body = (text[start:] + text * (prompt_tokens // len(text) + 1))[: max(0, prompt_tokens - HEAD_TOKENS)]
-        ids = (heads[number] + body)[:prompt_tokens]
+        ids = (before[number - first] + body)[:prompt_tokens]
         made.append(protocols.Prompt(tuple(ids), checkpoint.decode(ids), new_tokens))
     return made
 
 
 class Level:
-    """One load: its kind (`closed`, `open`, `replay`), its value, its requests, and when they are due, s."""
+    """One load: its kind (`closed`, `open`), its value, its requests, and when they are due, s."""
 
     def __init__(
         self, kind: str, value: float, requests: int, at_s: Sequence[float] | np.ndarray | None = None
@@ -157,22 +125,6 @@ def plan(
         count = requests("open", rate)
         opened.append(Level("open", rate, count, schedule(rate, count)))
     return closed + opened
-
-
-def replay(path: str | Path) -> list[Level]:
-    """The one level that replays the arrivals of a trace; ValueError where it has none."""
-    table = trace(path)
-    if "at_s" not in table or len(table) < 2:
-        raise ValueError(
-            f"{path} has no column at_s with the moment of each request in seconds, or only one row; "
-            "use arrivals 'poisson' or 'constant' instead."
-        )
-    at_s = pd.to_numeric(table["at_s"], errors="coerce").to_numpy(dtype=float)
-    at_s = at_s - at_s.min()  # in the file's order, as the lengths are
-    if not at_s.max() > 0:
-        raise ValueError(f"{path} has rows without a moment in at_s, or all at the same one.")
-    traces.likely(Path(path).name, len(at_s), at_s.max(), "s")
-    return [Level("replay", round((len(at_s) - 1) / at_s.max(), 3), len(at_s), at_s)]
 
 
 def recipe(

@@ -115,7 +115,8 @@ class Own:
 def calls(
     served: RunningServer, level: SessionLevel, decode: Callable[[Sequence[int]], str], first: int = 1
 ) -> list[records.Call]:
-    """The requests of a level, numbered from `first`, session by session.
+    """Return the requests of a level, numbered from `first`, session by session; in a chat the
+    planned answers stand between its turns.
 
     `decode` makes text of token ids, for servers that take text, whose prompts nobody counts before they are
     sent. With the history `own` a later turn repeats the answers that the server gave: its payload is made

@@ -75,13 +75,17 @@ class Completion:
 
     @property
     def tokens_in(self) -> list[Token]:
-        """The prompt as the server's tokens: its ids, or the words of its text."""
+        """The prompt as the server's tokens: its ids, or the words of its text; of a chat each message's role
+        and words, then `assistant`, with which the template lets the answer begin."""
         if self.ids:
             return self.prompt
-        texts = self.prompt if self.chat else [{"content": self.prompt}]
-        lines = (f"{each.get('role', '')} {each.get('content', '')}" for each in texts)
-        words: list[Token] = [word for line in lines for word in line.split()]
-        return [*words, "assistant"] if self.chat else words  # where the template lets the answer begin
+        messages = self.prompt if self.chat else [{"content": self.prompt}]
+        words: list[Token] = []
+        for message in messages:
+            words += f"{message.get('role', '')} {message.get('content', '')}".split()
+        if self.chat:
+            words.append("assistant")
+        return words
 
     @property
     def answer(self) -> list[Token]:

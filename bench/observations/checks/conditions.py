@@ -111,51 +111,54 @@ def _cores(run: Run, name: str) -> float:
     return value if type(value) in (int, float) else 0
 
 
-def contention(name: str, counter: str) -> Callable[[Callable[[Run], str]], Check]:
-    """Declare the check `name` of what `busy_cores` counts as `counter`. It rejects no run that says itself
-    that it shared its machine, and none that does not mind."""
-    return check_each(
+def threads(run: Run) -> int:
+    """Return the threads of a run, of whose cores others may use a share."""
+    return run.sidecar.get("threads") or 1
+
+
+def contention(counter: str, name: str, most: Callable[[Run], float], sentence: str) -> Check:
+    """Return the check `name`: what `busy_cores` counts as `counter` is at most `most`.
+
+    `sentence` has places for value, most and threads. It rejects no run that says itself that it shared its
+    machine, and none that does not mind.
+    """
+
+    def crowded(run: Run) -> str:
+        value, limit = _cores(run, counter), most(run)
+        if value <= limit:
+            return ""
+        return sentence.format(value=value, most=limit, threads=threads(run))
+
+    declare = check_each(
         name,
         concerns=minds_contention,
         unless=lambda run: is_marked(run) or not minds_contention(run),
         fields=[f"busy_cores.{counter}"],
     )
+    return declare(crowded)
 
 
-@contention("no neighbours on the processor", "others")
-def alone(run: Run) -> str:
-    """Reject a run beside other processes on the processor."""
-    others, threads = _cores(run, "others"), run.sidecar.get("threads") or 1
-    if others <= BUSY_SHARE * threads:
-        return ""
-    return (
-        f"Other processes kept {others:.2f} cores busy during this run (allowed: {BUSY_SHARE:.0%} of "
-        f"its {threads}). Leave the machine idle and measure again."
-    )
-
-
-@contention("no cores stolen by other virtual machines", "steal")
-def not_stolen(run: Run) -> str:
-    """Reject a run from which other virtual machines took cores."""
-    steal = _cores(run, "steal")
-    if steal <= STEAL_CORES:
-        return ""
-    return (
-        f"The hypervisor gave {steal:.2f} of this machine's cores to other virtual machines during this run "
-        f"(allowed: {STEAL_CORES}). Measure again at another time, or on a machine that is not shared."
-    )
-
-
-@contention("no threads held back by a quota", "throttled")
-def unthrottled(run: Run) -> str:
-    """Reject a run whose threads a container's quota held back."""
-    throttled = _cores(run, "throttled")
-    if throttled <= THROTTLED_SHARE:
-        return ""
-    return (
-        f"The container's CPU quota held this run's threads back for {throttled:.0%} of its time. Give the "
-        "container whole cores, or as many threads as its quota has: -p threads."
-    )
+alone = contention(
+    "others",
+    "no neighbours on the processor",
+    lambda run: BUSY_SHARE * threads(run),
+    f"Other processes kept {{value:.2f}} cores busy during this run (allowed: {BUSY_SHARE:.0%} of its "
+    "{threads}). Leave the machine idle and measure again.",
+)
+not_stolen = contention(
+    "steal",
+    "no cores stolen by other virtual machines",
+    lambda run: STEAL_CORES,
+    "The hypervisor gave {value:.2f} of this machine's cores to other virtual machines during this run "
+    "(allowed: {most}). Measure again at another time, or on a machine that is not shared.",
+)
+unthrottled = contention(
+    "throttled",
+    "no threads held back by a quota",
+    lambda run: THROTTLED_SHARE,
+    "The container's CPU quota held this run's threads back for {value:.0%} of its time. Give the container "
+    "whole cores, or as many threads as its quota has: -p threads.",
+)
 
 
 def sharing(sidecar: Fields, experiment: str) -> Fields:
@@ -164,8 +167,7 @@ def sharing(sidecar: Fields, experiment: str) -> Fields:
     run = Run(experiment, sidecar)
     if not minds_contention(run):
         return {}
-    threads = sidecar.get("threads") or 1
-    others, steal = (f"{_cores(run, name) / threads:.0%}" for name in COUNTERS)
+    others, steal = (f"{_cores(run, name) / threads(run):.0%}" for name in COUNTERS)
     reasons = {
         f"others used {others} of the CPU": alone,
         f"other virtual machines used {steal} of the CPU": not_stolen,

@@ -79,14 +79,17 @@ class Runs:
     @functools.cached_property
     def best(self) -> pd.DataFrame:
         """The best peaks known of each run's device, those of the runs themselves included: index file,
-        columns memory and cache (bytes/s), flops_per_s, bandwidth (that of the two which bounds the run)."""
-        first = self.rows.drop_duplicates("file").set_index("file")
+        columns gpu, host, memory and cache (bytes/s), flops_per_s, and bandwidth: cache where the run's
+        weights fit into the last-level cache, else memory. NaN where nobody measured it."""
+        machine = ["gpu", "host"]
+        runs = self.rows.drop_duplicates("file").set_index("file")
+        # One row per sidecar: its number is the run's `file`.
         own = pd.DataFrame([peaks.of_sidecar(sidecar) for sidecar in self.sidecars], columns=peaks.PEAKS)
-        own = own.astype(float).loc[first.index].join(first[["gpu", "host"]])
-        found = pd.concat([own, self.known]).groupby(["gpu", "host"])[peaks.PEAKS].max()
-        best = own[["gpu", "host"]].join(found, on=["gpu", "host"])
-        cached = [device_peaks.in_cache(self.sidecars[file]) for file in best.index]
-        return best.assign(bandwidth=best["cache"].where(cached, best["memory"]))
+        own = own.astype(float).loc[runs.index].join(runs[machine])
+        of_machine = pd.concat([own, self.known]).groupby(machine)[peaks.PEAKS].max()
+        best = own[machine].join(of_machine, on=machine)
+        in_cache = [device_peaks.in_cache(self.sidecars[file]) for file in best.index]
+        return best.assign(bandwidth=best["cache"].where(in_cache, best["memory"]))
 
     @functools.cached_property
     def each(self) -> dict[int, Run]:

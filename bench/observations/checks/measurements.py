@@ -15,6 +15,7 @@ ROUNDING_S = 1e-6
 # How far above the best peak known of a device a single request may be: probes of memory and of matrix
 # multiplication find the same peak again within this.
 ABOVE_PEAK = 0.1
+SWEEPS = "batching", "context", "memory"  # experiments of uniform batches, whose operations are counted
 
 
 def is_timed(run: Run) -> bool:
@@ -201,6 +202,7 @@ def uncached(runs: Runs) -> dict[int, str]:
     prompt that is not computed costs nothing. What all prompts of a server elsewhere share, its chat template
     (`template_tokens` of the trial before the run), may come from a cache: no reader can avoid that."""
     on = (runs.rows["workload"] != "") & (runs.rows["cache_capacity_tokens"] != 0)
+    on |= runs.rows["expected_cached_tokens_high"] > 0
     trials = [sidecar.get("settings", {}).get("prefix_cache_trial") or {} for sidecar in runs.sidecars]
     template = runs.rows["file"].map(lambda file: trials[file].get("template_tokens") or 0)
     hits = runs.rows[(runs.rows["cached_tokens"] > template) & ~on].sort_values("cached_tokens")
@@ -229,9 +231,12 @@ def uncontaminated(runs: Runs) -> dict[int, str]:
     found = {}
     for file, own in more.groupby("file"):
         worst = own.iloc[-1]
+        where = f"request {worst['request']:.0f}"
+        if worst["turn"] > 0:
+            where = f"turn {worst['turn']:.0f} of session {worst['session']:.0f}"
         found[file] = (
             f"The server reports {len(own)} requests with more cached tokens than this load can have left "
-            f"there (turn {worst['turn']:.0f} of session {worst['session']:.0f}: "
+            f"there ({where}: "
             f"{worst['cached_tokens']:.0f} of {worst['prompt_tokens']:.0f}, and "
             f"{worst['expected_cached_tokens_high']:.0f} at most expected). A warm-up or another client was "
             "in its cache, or it miscounts: start it afresh, for this run alone."
@@ -257,7 +262,7 @@ def _in_the_median(runs: Runs) -> dict[int, str]:
     seen = derived.derive(seen.assign(bandwidth_bytes_per_s=seen["fastest_probe_bytes_per_s"]))
     rows = pd.concat([seen, _against_the_most(runs.rows[unseen], runs.sidecars)])
     # A sweep's shapes are few requests each; all other requests of a level are one load.
-    sweeps = rows["experiment"].isin(["batching", "memory"])
+    sweeps = rows["experiment"].isin(SWEEPS)
     keys = [rows["file"], *(rows[name].fillna(0) for name in ("batch_size", "concurrency", "request_rate"))]
     keys += [rows[name].where(sweeps, 0) for name in ("prompt_tokens", "max_new_tokens")]
     rows = rows.assign(middle=rows["mbu"].groupby(keys).transform("median"))
@@ -294,7 +299,7 @@ def _against_the_most(rows: pd.DataFrame, sidecars: Sequence[Fields]) -> pd.Data
 
 @check(
     "MFU at most 1",
-    concerns=lambda run: run.experiment in ("batching", "memory"),
+    concerns=lambda run: run.experiment in SWEEPS,
     columns=["peak_flops_per_s"],
 )
 def possible_arithmetic(runs: Runs) -> dict[int, str]:
@@ -351,7 +356,8 @@ def possible_prefill(runs: Runs) -> dict[int, str]:
     """
     rows = runs.of_models
     rows = rows[rows["ttft_s"].notna()].join(runs.best[["flops_per_s", "bandwidth"]], on="file")
-    new_tokens = rows["prompt_tokens"] - rows["cached_tokens"].fillna(0)
+    cached = rows["cached_tokens"].fillna(rows["expected_cached_tokens_high"]).fillna(0)
+    new_tokens = rows["prompt_tokens"] - cached
     sizes = {name: rows[name] for name in ("block_parameters", "head_parameters", "attention_values")}
     devices = derived.sharing(rows) * (1 + ABOVE_PEAK)
     peak = rows["flops_per_s"] * devices

@@ -14,21 +14,11 @@ OF_IDENTITIES = dict.fromkeys(one.check for one in identities.IDENTITIES)
 # A cause stands before what follows from it.
 ORDER = [
     *("no_result", "same_run_twice", "empty_answer_in_mean", "times_backwards", "not_streamed"),
-    *(
-        "clamped_figure",
-        "same_rate_twice",
-        *[name for name in causes.CHECKS if name not in OF_IDENTITIES],
-        "counted_twice",
-        "cached_answer_in_mean",
-    ),
-    *("client_late", "prefix_cache", "bandwidth_beyond_device", "compute_beyond_device"),
-    *(
-        "littles_law",
-        "rate_against_times",
-        "plain_sums",
-        "percentiles_out_of_order",
-        "percentile_from_too_few",
-    ),
+    *("clamped_figure", "same_rate_twice"),
+    *(name for name in causes.CHECKS if name not in OF_IDENTITIES),
+    *("counted_twice", "cached_answer_in_mean", "client_late", "prefix_cache", "bandwidth_beyond_device"),
+    *("compute_beyond_device", "littles_law", "rate_against_times", "plain_sums"),
+    *("percentiles_out_of_order", "percentile_from_too_few"),
 ]
 PHYSICS = "bandwidth_beyond_device", "compute_beyond_device", "prefix_cache", "cached_answer_in_mean"
 
@@ -70,7 +60,9 @@ def run(audited: Audited) -> list[Finding]:
         for name in {f.check for f in findings}
     }
     for one in findings:
-        causes = (f for f in explaining[one.check] if f is not one and one.file in f.file)
+        # What follows from another explains nothing, or two would hide each other.
+        leading = [f for f in explaining[one.check] if f is not one and not f.consequence_of]
+        causes = (f for f in leading if one.file in f.file)
         follows = next((f.check for f in causes if _follows(one, f, parts)), "")
         one.consequence_of = one.consequence_of or follows
     return sorted(findings, key=lambda f: (bool(f.consequence_of), KINDS.index(f.kind)))
@@ -125,7 +117,7 @@ def _made(one, audited, function=None):
         text = (
             f"The check {one.name} broke off ({reason}); the other checks were made. Please report the file."
         )
-        found = Finding(one.name, MISSING, audited.first_file, text)
+        found = Finding(text, file=audited.first_file, check=one.name, kind=MISSING)
         return [found] if one.across or function else found
 
 

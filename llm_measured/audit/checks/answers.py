@@ -22,7 +22,6 @@ FASTER, OUTLYING, SHARE = (
 UNDER_LOAD = 12.0  # times the median, where a request may have run alone for a while
 SKEWED = 1.5  # mean of rates over their median from here on
 COLD = 3.0  # times as long as any later one, from which a first request was cold
-CUT = 0.9  # of the tokens that were asked
 LATE_SHARE, LATE_LEAST_S = 0.10, 0.005  # of the TTFT: how late the client may send, in the mean
 PROMPTS = 5.0  # times as fast was an equal prompt read, from which a cache answered it
 LONG_PROMPT = 64  # tokens
@@ -51,13 +50,11 @@ def no_result(audited: Audited) -> Finding | None:
         n = level["failed"].fillna(level["asked"])[k]
         what = f"all {number(n, 6)} requests failed, so the file's times and rates are of nothing"
     return Finding(
-        "no_result",
-        CONTRADICTION,
-        level.at[k, "file"],
         f"No result{some}: {what}.",
-        {"levels": int(hit.sum())},
         "Read the client's errors, and measure again.",
+        numbers={"levels": int(hit.sum())},
         levels=[float(one) for one in level.loc[hit, "level"]],
+        file=level.at[k, "file"],
     )
 
 
@@ -100,9 +97,7 @@ def not_streamed(audited: Audited) -> Finding | None:
             "between"
         )
         sentence = f"{what}{levels(hit)}{pace}."
-        return Finding(
-            "not_streamed", CONTRADICTION, audited.first_file, sentence, {"rows": int(hit.sum())}, change
-        )
+        return Finding(sentence, change, numbers={"rows": int(hit.sum())})
     # Where lengths are not stated: TTFT and e2e equal in every statistic, and in two at least.
     level = audited.levels
     first, last = (
@@ -117,9 +112,7 @@ def not_streamed(audited: Audited) -> Finding | None:
         )
         sentence = f"Answers were not streamed: {what}{levels(pd.Series(same))}."
         which = [float(one) for one in level.loc[same, "level"]]
-        return Finding(
-            "not_streamed", CONTRADICTION, level["file"].iloc[k], sentence, {}, change, levels=which
-        )
+        return Finding(sentence, change, levels=which, file=level["file"].iloc[k])
     # Single answers in one lump, though none was as short as a cached one is.
     usual = level["e2e_min_s"] >= level["e2e_p50_s"] / 4
     hit = level["tpot_min_s"].between(0, FASTEST_S) & (level["output_tokens"] >= FEWEST_TOKENS) & usual
@@ -134,7 +127,7 @@ def not_streamed(audited: Audited) -> Finding | None:
     change = "Publish e2e and tokens/s alone, or read the stream faster and measure again."
     lump = {"tpot_min_s": float(level.at[k, "tpot_min_s"])}
     which = [float(one) for one in level.loc[hit, "level"]]
-    return Finding("not_streamed", CONTRADICTION, level.at[k, "file"], sentence, lump, change, levels=which)
+    return Finding(sentence, change, numbers=lump, levels=which, file=level.at[k, "file"])
 
 
 @check(
@@ -162,13 +155,10 @@ def clamped_figure(audited: Audited) -> Finding | None:
         if "per_s" in column:
             unit, why = "tokens/s", f"a clock of {number(1e3 / most)} ms a token"
         return Finding(
-            "clamped_figure",
-            CONTRADICTION,
-            audited.first_file,
             f"A figure is a limit, not a measurement: {int(hit.sum())} rows with other labels have "
             f"{number(most, 6)} {unit} to every digit printed, the most of the file, as from {why}.",
-            {"rows": int(hit.sum()), "figure": float(most)},
             "Measure longer answers, with a finer clock, or leave these rows out.",
+            numbers={"rows": int(hit.sum()), "figure": float(most)},
             levels=[float(one) for one in level.loc[hit, "level"]],
         )
     return None
@@ -192,13 +182,11 @@ def same_rate_twice(audited: Audited) -> Finding | None:
     if hit.sum() < 2 or hit.sum() < 0.5 * known.sum():
         return None
     return Finding(
-        "same_rate_twice",
-        CONTRADICTION,
-        rows["file"].iloc[0],
         f"Prompt and output have one rate to every digit: {number(prompt[hit].iloc[0], 4)} tokens/s, and the "
         f"same in {int(hit.sum())} of {count(int(known.sum()), 'row')}.",
-        {"rows": int(hit.sum())},
         'One line was read for both: "eval rate" is also the end of "prompt eval rate".',
+        numbers={"rows": int(hit.sum())},
+        file=rows["file"].iloc[0],
     )
 
 
@@ -229,7 +217,7 @@ def empty_answer_in_mean(audited: Audited) -> Finding | None:
             return None
         sentence = "The shortest time of an answer is 0, so answers of no tokens are in the means."
         change = "Leave out what has no token, or count it as failed."
-    return Finding("empty_answer_in_mean", CONTRADICTION, audited.first_file, sentence, {}, change)
+    return Finding(sentence, change)
 
 
 @check(
@@ -261,41 +249,12 @@ def prompt_in_answers(audited: Audited) -> Finding | None:
     generated = published * (1 - part)
     change = f"Count only what was generated: {number(published)} tokens/s become {number(generated)}."
     return Finding(
-        "prompt_in_answers",
-        CONTRADICTION,
-        audited.first_file,
         f"The prompt is counted as output: {sum(starts)} of {count(len(rows), 'answer')} begin with their "
-        "own "
-        f"question, and the time per counted token falls where it is a larger part of the text (slope "
+        "own question, and the time per counted token falls where it is a larger part of the text (slope "
         f"{number(fit.slope)}), as if its tokens had cost nothing.",
-        {"prompt_share_of_counted_tokens": part},
         change,
-        {"published_tokens_per_s": published, "without_prompt_tokens_per_s": generated},
-    )
-
-
-@check(
-    MISSING,
-    "output tokens of an answer < 0.9 x those that were asked",
-    "an answer that ends by itself is shorter than asked; NVIDIA/TensorRT-LLM issue 6294",
-)
-def answers_end_early(audited: Audited) -> Finding | None:
-    """Answers are shorter than they were asked to be: rates of other lengths are not comparable."""
-    level = audited.levels
-    tokens = level["output_tokens"].fillna(level["output_tokens_per_s"] / level["requests_per_s"])
-    share = tokens / level["max_new_tokens"]
-    hit = share < CUT
-    if not hit.any():
-        return None
-    k = share.where(hit).idxmin()
-    return Finding(
-        "answers_end_early",
-        MISSING,
-        level.at[k, "file"],
-        f"Answers have {number(tokens[k])} tokens, {number(level.at[k, 'max_new_tokens'], 6)} were asked"
-        f"{levels(hit)}: the end token was obeyed, and the rate is one of short answers.",
-        {"share": float(share[k])},
-        "Ignore the end token, or compare with answers of this length.",
+        numbers={"prompt_share_of_counted_tokens": part},
+        undone={"published_tokens_per_s": published, "without_prompt_tokens_per_s": generated},
     )
 
 
@@ -314,21 +273,15 @@ def cold_first_request(audited: Audited) -> Finding | None:
         rows = rows.sort_values("sent_s", kind="stable") if rows["sent_s"].notna().all() else rows
         for time in ("ttft_s", "e2e_s"):
             first, rest = rows[time].iloc[0], rows[time].iloc[1:]
-            usual = (
-                rows["output_tokens"].iloc[0] <= 1.5 * rows["output_tokens"].iloc[1:].median()
-                or time == "ttft_s"
-            )
-            if usual and first > COLD * rest.max():
+            longer = rows["output_tokens"].iloc[0] > 1.5 * rows["output_tokens"].iloc[1:].median()
+            if not (longer and time == "e2e_s") and first > COLD * rest.max():
                 name = time.removesuffix("_s").upper()
                 means = f"the mean {name} is {number(rows[time].mean() * 1e3)} ms with it and"
                 sentence = (
                     f"The first of {len(rows)} requests was cold: its {name} is {number(first * 1e3)} ms, "
-                    "and "
-                    f"{means} {number(rest.mean() * 1e3)} ms without."
+                    f"and {means} {number(rest.mean() * 1e3)} ms without."
                 )
-                return Finding(
-                    "cold_first_request", MISSING, audited.first_file, sentence, {}, "Leave it out."
-                )
+                return Finding(sentence, "Leave it out.")
     return None
 
 
@@ -364,37 +317,26 @@ def cached_answer_in_mean(audited: Audited) -> Finding | None:
         if steps[place] >= FASTER and ordered.iloc[place] >= far * rates.median() and not short:
             rest = rates.drop(fast).mean()
             return Finding(
-                "cached_answer_in_mean",
-                CONTRADICTION,
-                audited.first_file,
-                f"{count(len(fast), 'answer')} of {len(rates)} came at {number(rates[fast].max())} "
-                "tokens/s where "
-                f"the median is {number(rates.median())}: an answer from a cache is in the mean of "
+                f"{count(len(fast), 'answer')} of {len(rates)} came at {number(rates[fast].max())} tokens/s "
+                f"where the median is {number(rates.median())}: an answer from a cache is in the mean of "
                 f"{number(rates.mean())}.",
-                {"answers": len(fast)},
                 f"Leave what was not computed out: the mean becomes {number(rest)} tokens/s.",
-                {"published_tokens_per_s": float(rates.mean()), "tokens_per_s": float(rest)},
+                numbers={"answers": len(fast)},
+                undone={"published_tokens_per_s": float(rates.mean()), "tokens_per_s": float(rest)},
             )
-    middle = level["request_tokens_per_s_p50"]
-    skew = (level["request_tokens_per_s_mean"] / middle).max()
+    # Of a summary: a mean far from the median; a shortest TPOT far below it, of answers short as a whole.
+    skew = (level["request_tokens_per_s_mean"] / level["request_tokens_per_s_p50"]).max()
     pace = (level["tpot_p50_s"] / level["tpot_min_s"]).max()
     fastest = (level["e2e_p50_s"] / level["e2e_min_s"]).max()
     if skew >= SKEWED:
-        what, change = f"the mean of the requests' rates is {number(skew)} times their median", middle.max()
-    # A cached answer is short as a whole, too; a short TPOT alone is that of tokens in one lump.
+        what = f"the mean of the requests' rates is {number(skew)} times their median"
     elif pace >= 3 * OUTLYING and fastest >= OUTLYING:
-        what, change = f"the shortest TPOT is {number(pace)} times below the median", np.nan
+        what = f"the shortest TPOT is {number(pace)} times below the median"
     else:
         return None
-    better = f", {number(change)} tokens/s" if change == change else ""
-    return Finding(
-        "cached_answer_in_mean",
-        CONTRADICTION,
-        audited.first_file,
-        f"Mean and median lie far apart, as when an answer came from a cache: {what}.",
-        {"mean_over_median": float(skew)},
-        f"Publish the median{better}, or leave out what was not computed.",
-    )
+    sentence = f"Mean and median lie far apart, as when an answer came from a cache: {what}."
+    change = "Publish the median, or leave out what was not computed."
+    return Finding(sentence, change)
 
 
 @np.errstate(all="ignore")
@@ -428,23 +370,19 @@ def client_late(audited: Audited) -> Finding | None:
         return None
     k = (late / ttft).where(hit).idxmax()
     return Finding(
-        "client_late",
-        CONTRADICTION,
-        level.at[k, "file"],
         f"The client was late: it sent requests {number(late[k] * 1e3)} ms after they were due (mean), where "
         f"the time measured is {number(ttft[k] * 1e3)} ms.",
-        {"late_ms": float(late[k] * 1e3), "time_ms": float(ttft[k] * 1e3)},
         "Give the client more cores or processes, or lower the rate: what it did not send on time was "
-        "another "
-        "load.",
+        "another load.",
+        numbers={"late_ms": float(late[k] * 1e3), "time_ms": float(ttft[k] * 1e3)},
+        file=level.at[k, "file"],
     )
 
 
 @check(
     CONTRADICTION,
     "cached prompt tokens > 0; or an equal prompt read 5 times as fast as the slowest, one at a time; or "
-    "TTFT, "
-    "or 1 / prompt tokens/s, < prefill FLOPs / peak",
+    "TTFT, or 1 / prompt tokens/s, < prefill FLOPs / peak",
     "vLLM, Automatic Prefix Caching; PaLM (2022); HKUDS/nanobot issue 4867",
     ("compute_beyond_device",),
 )
@@ -459,7 +397,7 @@ def prefix_cache(audited: Audited) -> Finding | None:
     change = (
         "Send prompts that share no prefix, or start the server without prefix caching, and measure again."
     )
-    return Finding("prefix_cache", CONTRADICTION, audited.first_file, found, {}, change)
+    return Finding(found, change)
 
 
 def _stated_hits(audited):
@@ -473,8 +411,7 @@ def _stated_hits(audited):
         share = hits["cached_tokens"].sum() / max(rows["prompt_tokens"].sum(), hits["cached_tokens"].sum())
         return (
             f"Prefix-cache hits: the server answered {len(hits)} of {count(len(rows), 'request')} from its "
-            "cache "
-            f"in part, {share:.0%} of all prompt tokens."
+            f"cache in part, {share:.0%} of all prompt tokens."
         )
     return (
         f"The server answered {number(tokens, 6)} prompt tokens from its prefix cache."
@@ -508,8 +445,7 @@ def _equal_prompts(audited):
                 prompts = f"{len(equal)} prompts of {number(equal['prompt_tokens'].max(), 6)} tokens"
                 return (
                     f"A prompt came from a cache: of {prompts} {few} were read at up to {number(fast, 4)} "
-                    "tokens/s, "
-                    f"and the slowest at {number(slow, 4)}."
+                    f"tokens/s, and the slowest at {number(slow, 4)}."
                 )
     return None
 
@@ -520,10 +456,9 @@ def _too_fast(audited):
         n, of, ttft, least, prompt = found
         return (
             f"Prefix-cache hits: {n} of {count(of, 'TTFT')} are shorter than the device needs for so many "
-            "prompt "
-            f"tokens ({number(ttft * 1e3)} ms where {number(prompt, 6)} tokens take {number(least * 1e3)} "
-            "ms at its "
-            f"peak), so at least {1 - ttft / least:.0%} of the prompt was not computed."
+            f"prompt tokens ({number(ttft * 1e3)} ms where {number(prompt, 6)} tokens take "
+            f"{number(least * 1e3)} ms at its peak), so at least {1 - ttft / least:.0%} of the prompt was "
+            "not computed."
         )
     if not audited.levels_have(*RATES):
         return None
@@ -533,7 +468,6 @@ def _too_fast(audited):
         return None
     k = share.idxmax()
     return (
-        f"Prefix-cache hits: {number(prompts[k])} prompt tokens/s need {share[k]:.0%} of the device's "
-        "peak, so at "
-        f"least {1 - 1 / share[k]:.0%} of them were not computed, or more devices were at work."
+        f"Prefix-cache hits: {number(prompts[k])} prompt tokens/s need {share[k]:.0%} of the device's peak, "
+        f"so at least {1 - 1 / share[k]:.0%} of them were not computed, or more devices were at work."
     )

@@ -1,4 +1,4 @@
-"""Causes of a misfit: one declaration each, a substitution of figures.
+"""Causes of a misfit: one row of causes.csv each, a substitution of figures.
 
 A cause is named for a row only if
 (a) after it every identity holds that one of its figures stands in, and none is broken;
@@ -9,12 +9,13 @@ A cause is named for a row only if
 Users × pace, one device as all and one user as all are not named where there is one.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from llm_measured.audit import frame
+from llm_measured.audit import frame, quantities
 from llm_measured.audit.checks import identities
 from llm_measured.audit.checks.finding import CONTRADICTION, Finding, count, number
 from llm_measured.audit.checks.identities import IDENTITIES, UNITS, Facts
@@ -24,6 +25,8 @@ LEFT, LEAST = 0.05, 0.15  # what may be left of a misfit, and how large it has t
 LEAST_OF_MEANS = 0.4  # the same where means of unlike lengths are multiplied: less comes of the lengths alone
 MIXED = 0.2  # of a logarithm, by which two counts of the tokens of an event may differ
 ROWS, APART = 3, 0.02  # rows in which one substitution has factors that lie so far apart
+CLOSE = 0.01  # to what a sum comes that shows a corrected figure well
+SHOWN = 3  # other rows whose corrected figure is told
 FAINT = 0.02  # what may be left where a row is one request only by assumption
 
 
@@ -31,7 +34,7 @@ FAINT = 0.02  # what may be left where a row is one request only by assumption
 class Cause:
     """One cause: `check` under which it is reported, its words as a candidate and as a sentence, the figures
     that it changes (the first is shown), the new ones by `Facts`, the free numbers that it takes from the
-    file, and `where` it can be."""
+    file, `where` it can be, and the figure that is its `evidence`, told with its sum."""
 
     check: str
     candidate: str
@@ -40,227 +43,57 @@ class Cause:
     become: Callable[[Facts], dict[str, np.ndarray]]
     where: Callable[[Facts], np.ndarray] | None = None
     free: int = 0
-
-
-def _with_prompt(f):
-    prompt = frame.first(f["total_prompt"], f["requests"] * f["prompt"])
-    left = f["tokens"] - f["prompt"]
-    return {
-        "rate": f["rate"] * left / f["tokens"],
-        "user_rate": f["user_rate"] * left / f["tokens"],
-        "tokens": left,
-        "total": f["total"] - prompt,
-    }
-
-
-def _with_prompt_in_pace(f):
-    changed = _with_prompt(f)
-    return changed | {"tpot": f["tpot"] * (f["tokens"] - 1) / (changed["tokens"] - 1)}
-
-
-def _prompt_in_rate(f):
-    prompts = frame.first(f["total_prompt"] / f["total"], f["prompt"] / f["tokens"])
-    return {"rate": f["rate"] / (1 + prompts), "user_rate": f["user_rate"] / (1 + prompts)}
-
-
-def _prompt_in_all(f):
-    """The prompt in the total and in the rate, while the mean of an answer is right."""
-    prompt = frame.first(f["total_prompt"], f["requests"] * f["prompt"])
-    return {"rate": f["rate"] * (1 - prompt / f["total"]), "total": f["total"] - prompt}
-
-
-def _asked_counted(f):
-    share = f["again"] / f["total"]
-    came = f["tokens"] * share
-    return {
-        "rate": f["rate"] * share,
-        "tokens": came,
-        "total": f["again"],
-        "total_rate": f["total_rate"] - f["rate"] * (1 - share),
-        "tpot": f["tpot"] * (f["tokens"] - 1) / (came - 1),
-    }
-
-
-def _users_times_pace(f):
-    return {"rate": f["users"] * f["tokens"] / identities.whole(f)}
-
-
-def _is_users_times_pace(f):
-    return (f["users"] > 1) & (np.abs(f["rate"] * f["tpot"] / f["users"] - 1) < LEFT)
+    evidence: str = ""
 
 
 def _gap_of_a_token(f):
     """The TPOT, else what is left of an answer's time, else of what the rate of one request gives."""
-    seconds = frame.first(f["e2e"], f["tokens"] / identities.single_rate(f))
-    gap = frame.first(f["tpot"], (seconds - f["ttft"]) / (f["tokens"] - 1))
-    # As many tokens as a gap is too long came in each event.
-    same = np.isnan(f["arrivals"]) | (np.abs(np.log(f["itl"] / gap * f["arrivals"] / f["tokens"])) < MIXED)
-    return {"itl": np.where(same, gap, np.nan), "arrivals": np.where(same, f["tokens"], np.nan)}
+    seconds = frame.first(f["e2e"], f["tokens"] / f["single_rate"])
+    return frame.first(f["tpot"], (seconds - f["ttft"]) / (f["tokens"] - 1))
 
 
-def _seconds(f):
-    return frame.first(f["duration"], identities.answer(f))
+def _same_events(f):
+    """Rows in which as many tokens as a gap is too long came in each event."""
+    tokens = f["itl"] / f["gap_of_a_token"] * f["arrivals"] / f["tokens"]
+    return np.isnan(f["arrivals"]) | (np.abs(np.log(tokens)) < MIXED)
 
 
-def _is_not_divided(f):
+def _is_a_count(f):
     counts = np.array([f["total"], f["tokens"], f["requests"] * f["tokens"], f["users"] * f["tokens"]])
     return (np.abs(counts / f["rate"] - 1) < 0.002).any(axis=0)
 
 
-def _unwaited(f):
-    return {"tpot": (f["tpot"] * f["tokens"] - f["ttft"]) / (f["tokens"] - 1)}
+def _parts_thousands(values):
+    thousand = values * 1000
+    return (values < 1000) & (np.abs(thousand - np.round(thousand)) < 1e-6) & (values % 1 > 0)
 
 
-def _with_failed(f):
-    share = f["requests"] / (f["requests"] + f["failed"])
-    return {"rate": f["rate"] * share, "requests_per_s": f["requests_per_s"] * share}
+identities.DERIVED |= {
+    "gap_of_a_token": _gap_of_a_token,
+    "same_events": _same_events,
+    "is_a_count": _is_a_count,
+    "prompts_each": lambda f: frame.first(f["total_prompt"] / f["total"], f["prompt"] / f["tokens"]),
+}
+identities.KNOWN |= {"parts_thousands": _parts_thousands, "LEFT": LEFT, "MIXED": MIXED}
 
 
-def _decimal(name):
-    def become(f):
-        # A mean that was taken of the total changes with it.
-        with_it = {"total": "tokens"}.get(name)
-        derived = np.abs(f["total"] / f["requests"] / f["tokens"] - 1) < 1e-6
-        also = {with_it: np.where(derived, f[with_it] * 1000, np.nan)} if with_it else {}
-        return {name: f[name] * 1000} | also
-
-    def where(f):
-        thousand = f[name] * 1000
-        return (f[name] < 1000) & (np.abs(thousand - np.round(thousand)) < 1e-6) & (f[name] % 1 > 0)
-
+def _declared(row: dict[str, str]) -> Cause:
+    """The cause of a row of causes.csv, whose `become` has a formula for each figure."""
+    sides = [part.partition(" = ") for part in row["become"].split("; ")]
+    formulas = {name.strip(): identities.formula(text) for name, _, text in sides}
     return Cause(
-        "decimal_mark",
-        "a decimal point that parts thousands",
-        "A point parts thousands and was read as a decimal mark",
-        (name,),
-        become,
-        where,
+        row["check"],
+        row["candidate"],
+        row["sentence"],
+        tuple(row["figures"].split()),
+        lambda f: {name: of(f) for name, of in formulas.items()},
+        identities.formula(row["where"]) if row["where"] else None,
+        int(row["free"]),
+        row["evidence"],
     )
 
 
-def _unit(name, factor, words):
-    return Cause(
-        "unit_changed",
-        f"{name.upper() if name in identities.TIMES else name} in {words}",
-        f"A time is in {words}",
-        (name,),
-        lambda f: {name: f[name] * factor},
-    )
-
-
-DEVICES = "rate_of_other_scope"
-CAUSES = [
-    Cause(
-        "prompt_counted_as_output",
-        "the prompt in the count",
-        "The prompt is counted as output",
-        ("rate", "user_rate"),
-        _prompt_in_rate,
-    ),
-    *(
-        Cause(
-            "prompt_counted_as_output",
-            "the prompt in the count",
-            "The prompt is counted as output",
-            ("rate", "tokens", "total", "user_rate", *more),
-            become,
-            lambda f: ~(f["tokens"] <= f["prompt"]),
-        )
-        for become, more in ((_with_prompt, ()), (_with_prompt_in_pace, ("tpot",)), (_prompt_in_all, ()))
-    ),
-    Cause(
-        "asked_counted",
-        "the tokens that were asked in the count",
-        "Tokens are counted that were asked and never came",
-        ("rate", "total", "tokens", "tpot", "total_rate"),
-        _asked_counted,
-        free=1,  # the share that came is taken from one of the counts
-    ),
-    Cause(
-        "tokens_per_event",
-        "gaps of events and not of tokens",
-        "A gap is not that of tokens",
-        ("itl", "arrivals"),
-        _gap_of_a_token,
-        lambda f: f["itl"] > 0,
-        free=1,
-    ),
-    Cause(
-        "users_times_pace",
-        "users × pace",
-        "The rate is the number of users over the TPOT, as if nobody waited for a first token",
-        ("rate",),
-        _users_times_pace,
-        _is_users_times_pace,
-    ),
-    Cause(
-        "not_divided_by_time",
-        "tokens that were not divided by the time",
-        "The rate is a number of tokens, not divided by the time",
-        ("rate",),
-        lambda f: {"rate": f["rate"] / _seconds(f)},
-        _is_not_divided,
-    ),
-    *(_unit(name, 1e3, "seconds") for name in ("ttft", "tpot", "itl", "e2e")),
-    *(_unit(name, 1e-3, "milliseconds") for name in ("ttft", "tpot", "itl", "e2e", "duration")),
-    Cause(
-        DEVICES,
-        "the rate of one of two devices or more",
-        "The rate is that of one device, called that of all",
-        ("rate",),
-        lambda f: {"rate": f["rate"] * f["devices"]},
-        lambda f: f["devices"] > 1,
-    ),
-    Cause(
-        DEVICES,
-        "a rate that counts each of two devices or more",
-        "The rate is that of all, times its devices",
-        ("rate",),
-        lambda f: {"rate": f["rate"] / f["devices"]},
-        lambda f: f["devices"] > 1,
-    ),
-    Cause(
-        DEVICES,
-        "the rate of one of the users",
-        "The rate is that of one user, called that of all",
-        ("rate",),
-        lambda f: {"rate": f["rate"] * frame.first(f["batch"], f["users"])},
-        lambda f: frame.first(f["batch"], f["users"]) > 1,
-    ),
-    Cause(
-        DEVICES,
-        "the rate of all, called one user's",
-        "The rate of a user is that of all",
-        ("user_rate",),
-        lambda f: {"user_rate": f["user_rate"] / frame.first(f["batch"], f["users"])},
-        lambda f: frame.first(f["batch"], f["users"]) > 1,
-    ),
-    Cause(
-        "failed_counted_as_throughput",
-        "failed requests in the rate",
-        "Requests that failed are counted in the rates",
-        ("rate", "requests_per_s"),
-        _with_failed,
-        lambda f: f["failed"] > 0,
-    ),
-    Cause(
-        "tpot_contains_ttft",
-        "a TPOT with the TTFT in it",
-        "TPOT contains the TTFT: it is the whole answer's time over its tokens",
-        ("tpot",),
-        _unwaited,
-        lambda f: f["tpot"] * f["tokens"] > f["ttft"],
-    ),
-    Cause(
-        "batch_time_as_request_time",
-        "the time of a batch, called that of a request",
-        "The time of all at once is called that of a request",
-        ("e2e",),
-        lambda f: {"e2e": f["e2e"] / frame.first(f["batch"], f["users"])},
-        lambda f: frame.first(f["batch"], f["users"]) > 1,
-    ),
-    *map(_decimal, ("rate", "total", "tokens", "requests")),
-]
+CAUSES = [_declared(row) for row in quantities.rows_of("causes.csv")]
 # A cause of one stands before what follows from it.
 CHECKS = list(dict.fromkeys(cause.check for cause in CAUSES))
 
@@ -283,6 +116,11 @@ class Misfits:
     tolerance: np.ndarray
     wrong: np.ndarray
     files: list[str]
+
+    @functools.cached_property
+    def named(self) -> Facts:
+        """The figures, with what formulas derive of them."""
+        return identities.Named(self.f)
 
     def distance(self, k: int, row: int) -> float:
         """How far an identity is from holding, as a logarithm."""
@@ -322,7 +160,7 @@ class Mend:
 @np.errstate(all="ignore")
 def _mend(of: Misfits, cause: Cause) -> Mend | None:
     """Try a cause on every row; None where it changes nothing."""
-    f, wrong, changed = of.f, of.wrong, dict(of.f)
+    f, wrong, changed = of.named, of.wrong, dict(of.f)
     usable = np.ones(wrong.shape[1], bool) if cause.where is None else cause.where(f).astype(bool)
     touched = np.zeros_like(usable)
     factor = np.full(len(usable), np.nan)
@@ -427,6 +265,8 @@ def shown(f: Facts, name: str, row: int) -> str:
     """A figure with its unit."""
     value = float(f[name][row])
     unit = UNITS.get(name, "")
+    if value != value:
+        return "what the other figures give"
     if unit == "ms":
         return f"{number(value * 1e3, 4)} ms"
     exact = f"{value:,.10g}"
@@ -450,13 +290,18 @@ def _sum(f, k, row):
 def _named(of, hits):
     """The finding of a cause: the row that misfits most, its sum, and what its figures become."""
     row, mend = max(hits, key=lambda hit: of.distance(of.largest(hit[0]), hit[0]))
-    cause, k, f = mend.cause, of.largest(row), of.f
+    cause, f = mend.cause, of.f
+    of_evidence = (n for n, one in enumerate(IDENTITIES) if of.wrong[n, row] and cause.evidence in one.terms)
+    k = next(of_evidence, of.largest(row))
     changes = (name for name in cause.figures if abs(mend.changed[name][row] - f[name][row]) > 0)
     figure = next(changes, None)
     change, undone, sentence = "", {}, cause.sentence
     if figure:
         old, new = shown(f, figure, row), shown(mend.changed, figure, row)
         change = f"{old} become {new}: then {_sum(mend.changed, _then(of, mend, figure, row), row)}."
+        others = [(shown(f, figure, n), shown(one.changed, figure, n)) for n, one in hits if n != row]
+        likewise = [f"{was} become {becomes}" for was, becomes in dict(others).items()]
+        change += f" Likewise {', '.join(likewise[:SHOWN])}." if likewise else ""
         undone = {"published": float(f[figure][row]), "becomes": float(mend.changed[figure][row])}
     if figure and cause.check == "tokens_per_event":
         factor = f[figure][row] / mend.changed[figure][row]
@@ -465,15 +310,17 @@ def _named(of, hits):
             tokens = f"{'half' if abs(factor - 0.5) < 0.03 else number(factor, 2)} a token"
         sentence = f"A gap is that of {tokens}, not of one"
     many = f" ({count(len(hits), 'row')})" if len(hits) > 1 else ""
+    if cause.evidence == "prompt" and f["prompt"][row] > 0:
+        many = f", with a prompt of {shown(f, 'prompt', row)} tokens each{many}"
     return Finding(
-        cause.check,
-        CONTRADICTION,
-        of.files[row],
         f"{sentence}: {_sum(f, k, row)}{many}.",
-        {"quotient": float(of.values[k, row]), "rows": len(hits)},
         change,
-        undone,
+        numbers={"quotient": float(of.values[k, row]), "rows": len(hits)},
+        undone=undone,
         levels=sorted({float(f["row"][one]) for one, _ in hits}),
+        file=of.files[row],
+        check=cause.check,
+        kind=CONTRADICTION,
     )
 
 
@@ -481,7 +328,8 @@ def _then(of, mend, figure, row):
     """The identity whose sum shows a corrected figure best: one that it mends, of as many terms as may be."""
     after = identities.quotients(mend.changed)[:, row]
     known = [k for k, one in enumerate(IDENTITIES) if figure in one.terms and after[k] == after[k]]
-    return max(known, key=lambda k: (not ASSUMED[k], of.wrong[k, row], len(IDENTITIES[k].terms)))
+    near = {k: abs(np.log(after[k])) < CLOSE for k in known}
+    return max(known, key=lambda k: (not ASSUMED[k], near[k], of.wrong[k, row], len(IDENTITIES[k].terms)))
 
 
 def _unnamed(of, candidates, explained):
@@ -514,7 +362,15 @@ def _unnamed(of, candidates, explained):
         )
         levels = sorted({float(level) for level in of.f["row"][hit.any(axis=0)]})
         numbers = {"quotient": float(of.values[k, row]), "rows": rows}
-        own = Finding(one.check, CONTRADICTION, of.files[row], sentence, numbers, change, levels=levels)
+        own = Finding(
+            sentence,
+            change,
+            numbers=numbers,
+            levels=levels,
+            file=of.files[row],
+            check=one.check,
+            kind=CONTRADICTION,
+        )
         # A smaller misfit that shares a figure with a larger one in the same rows may follow from it.
         for larger in found:
             if {*levels} <= {*larger.levels} and {*one.terms} & {

@@ -1,5 +1,6 @@
 """What a check is, and what it finds."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,22 +15,22 @@ ALARMS = IMPOSSIBLE, UNCOUNTED, CONTRADICTION
 
 @dataclass
 class Finding:
-    """One finding: the check's name, its kind (one of KINDS), the file, a sentence, the numbers behind it,
-    and the smallest change that
-    would explain them. `undone`: what a published number becomes without the mistake. `consequence_of`: the
-    check whose mistake explains it. `levels`: numbers of the load levels that it is about, where it is not
-    about all of the file.
+    """One finding: a sentence, the smallest change that would explain it, the numbers behind both. `undone`:
+    what a published number becomes without the mistake. `levels`: numbers of the load levels that it is
+    about, where it is not about all of the file. `file`, `check` and `kind` (one of KINDS) are the first file
+    and those of the check that made it, where it does not say. `consequence_of`: the check whose mistake
+    explains it.
     """
 
-    check: str
-    kind: str
-    file: str
     sentence: str
-    numbers: dict = field(default_factory=dict)
     change: str = ""
+    numbers: dict = field(default_factory=dict)
     undone: dict = field(default_factory=dict)
-    consequence_of: str = ""
     levels: list = field(default_factory=list)
+    file: str = ""
+    check: str = ""
+    kind: str = ""
+    consequence_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,18 @@ def check(
     """Decorator that registers a function as a check; the first line of its docstring is the statement."""
 
     def register(function: Callable) -> Callable:
-        statement = " ".join(function.__doc__.split("\n\n")[0].split())
-        REGISTRY[function.__name__] = Check(
-            function.__name__, kind, statement, formula, source, tuple(explains), across, function
-        )
-        return function
+        name, statement = function.__name__, " ".join((function.__doc__ or "").split("\n\n")[0].split())
+
+        @functools.wraps(function)
+        def checked(audited):
+            found = function(audited)
+            for one in found if across else filter(None, [found]):
+                one.file = one.file or audited.first_file
+                one.check, one.kind = one.check or name, one.kind or kind
+            return found
+
+        REGISTRY[name] = Check(name, kind, statement, formula, source, tuple(explains), across, checked)
+        return checked
 
     return register
 

@@ -1,22 +1,22 @@
-"""Identities between a result's own figures: one declaration each, evaluated row by row.
+"""Identities between a result's own figures: one row of identities.csv each, evaluated row by row.
 
-A row is a load level or a request. `left` and `right` are columns of `Facts`, or formulas of them. `exact`
+A row is a load level or a request. `left`, `right` and `where` are formulas of columns of `Facts`. `exact`
 identities hold whatever the lengths are, within the printed digits and what a tool's own windows allow.
 `bounded` ones multiply means: they are exact for one request and for answers of one length, else within
 BOUND. Medians and percentiles are never added up, so that `Facts` has none. `most`: the left is at most the
 right. `assumed`: the row has to be one request, which nobody says; it counts only beside a cause.
 """
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from llm_measured.audit import catalog, frame
+from llm_measured.audit import catalog, frame, quantities
 from llm_measured.audit.frame import Audited
 from llm_measured.core import plausibility
+from llm_measured.core.plausibility import first, where
 
 Facts = dict[str, np.ndarray]  # column -> one figure per row
 
@@ -32,6 +32,7 @@ RETOKENIZED = 0.25  # share by which a second count of a text may be lower: othe
 PEAK, WINDOW_S = 0.1, 3.0  # by which a peak may miss the mean, of a run that is longer than its window
 SAMPLES = 0.25  # a mean of rates and a mean of times differ by the samples' spread
 IDLE = 0.5  # of the time in which a client that sends one request at a time may wait
+LONG_PROMPT = 100  # times the tokens of the answer, from which most of its time may be reading
 FEW_IN_FLIGHT = 2.0  # times fewer requests in flight than users, from which it is said
 SHARE = 0.2  # of a file's requests that have to misfit before it is the file's fault
 BLURRED = 2.0  # times the product of the deviations of TPOT and e2e, within which their means do not add up
@@ -56,6 +57,7 @@ COLUMNS = {
     "users": "concurrency",
     "batch": "batch_size",
     "devices": "tensor_parallel",
+    "device_rate": "output_tokens_per_s_per_device",
     "prefill": "prefill_s",
     "decode": "decode_s",
     "sample_rate": "sample_tokens_per_s",
@@ -63,23 +65,14 @@ COLUMNS = {
     "arrivals": "gaps",
 }
 TIMES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e": "e2e"}
-UNITS = {"rate": "tokens/s", "user_rate": "tokens/s", "total_rate": "tokens/s", "prompt_rate": "tokens/s"}
-UNITS |= {
-    "requests_per_s": "requests/s",
-    "duration": "s",
-    "e2e": "s",
-    "ttft": "ms",
-    "tpot": "ms",
-    "itl": "ms",
-}
-UNITS |= {
-    "median_itl": "ms",
-    "peak": "tokens/s",
-    "sample_rate": "tokens/s",
-    "sample_s": "s",
-    "prefill": "s",
-    "decode": "s",
-}
+# All columns of Facts: whoever asks the identities of other rows fills what it knows and leaves the rest NaN.
+FACTS = [*COLUMNS, *TIMES, *(f"own_{name}" for name in (*TIMES, "total")), "median_itl", "speculative"]
+FACTS += ["row", "request", "request_rate", "all_at_once", "equal", "limit_of_one", "blur", "both_tests"]
+UNITS = dict.fromkeys(
+    ("rate", "user_rate", "total_rate", "prompt_rate", "device_rate", "peak", "sample_rate"), "tokens/s"
+)
+UNITS |= {"requests_per_s": "requests/s"} | dict.fromkeys(("ttft", "tpot", "itl", "median_itl"), "ms")
+UNITS |= dict.fromkeys(("duration", "e2e", "sample_s", "prefill", "decode"), "s")
 
 
 @dataclass(frozen=True)
@@ -98,7 +91,7 @@ class Identity:
     assumed: bool = False
     tolerance: float | None = None
     where: Callable[[Facts], np.ndarray] | None = None
-    hint: str = "One of the figures was changed, or counts something else."
+    hint: str = "Use neither figure before the tool's own output tells which is right."
 
     @property
     def of_load(self) -> bool:
@@ -113,11 +106,11 @@ def whole(f: Facts, pace: str = "tpot") -> np.ndarray:
 
 def answer(f: Facts) -> np.ndarray:
     """Seconds of an answer: e2e, else by its parts."""
-    return frame.first(f["e2e"], whole(f), whole(f, "itl"))
+    return first(f["e2e"], whole(f), whole(f, "itl"))
 
 
 def _total(f):
-    return frame.first(f["total"], f["requests"] * f["tokens"])
+    return first(f["total"], f["requests"] * f["tokens"])
 
 
 def _one_at_a_time(f):
@@ -133,7 +126,7 @@ def _no_load(f):
 
 def single_rate(f: Facts) -> np.ndarray:
     """The rate of rows with one request at a time."""
-    return frame.where(_one_at_a_time(f) & (f["request"] == 0), f["rate"])
+    return where(_one_at_a_time(f) & (f["request"] == 0), f["rate"])
 
 
 def _idle(f):
@@ -148,18 +141,15 @@ def _idle(f):
 
 def _after_first(f):
     """Seconds from the first token of an answer to the last."""
-    return frame.first(f["tpot"] * f["tokens"], f["e2e"] - f["ttft"])
+    return first(f["tpot"] * f["tokens"], f["e2e"] - f["ttft"])
 
 
 def _with_first(f):
     """All but rates of a request that leave the prompt's time out, as may be where nobody states it."""
     without = np.abs(np.log(f["user_rate"] * _after_first(f) / f["tokens"])) < BOUND
     above = f["user_rate"] * answer(f) / f["tokens"]
-    return ~without & ~(np.isnan(f["ttft"]) & (above > 1) & (above < 1 + BOUND))
-
-
-def _events(f):
-    return (f["tpot"] > 0) & ~f["speculative"].astype(bool)
+    read = (above < 1 + BOUND) | (f["prompt"] > LONG_PROMPT * f["tokens"])
+    return ~without & ~(np.isnan(f["ttft"]) & (above > 1) & read)
 
 
 def _above(f):
@@ -168,321 +158,82 @@ def _above(f):
     with np.errstate(all="ignore"):
         agrees = np.abs(np.log(whole(f) / f["e2e"])) < OF_EQUAL_LENGTHS
         short = (f["itl"] / f["tpot"] <= 0.55) & agrees
-        return _events(f) & ((f["itl"] >= f["tpot"]) | short | (f["itl"] / f["tpot"] > 1 - BOUND))
-
-
-def _pace_by_itl(f):
-    return ~f["speculative"].astype(bool)
-
-
-def _either(f):
-    return frame.first(f["rate"], f["prompt_rate"], f["total_rate"])
+        return (
+            (f["tpot"] > 0)
+            & ~f["speculative"].astype(bool)
+            & ((f["itl"] >= f["tpot"]) | short | (f["itl"] / f["tpot"] > 1 - BOUND))
+        )
 
 
 def _counted(f):
-    counted = frame.first(frame.where(f["tokens"] > 0, f["tokens"]), f["prompt"])
-    return frame.where(f["both_tests"] == 0, counted)
+    counted = first(where(f["tokens"] > 0, f["tokens"]), f["prompt"])
+    return where(f["both_tests"] == 0, counted)
 
 
-SUMS, RATE, LITTLE, EVENTS = "plain_sums", "rate_against_times", "littles_law", "tokens_per_event"
-IDENTITIES = [
-    Identity(
-        "output tokens/s × duration = output tokens",
-        SUMS,
-        ("rate", "duration", "total", "requests", "tokens"),
-        lambda f: f["rate"] * f["duration"],
-        _total,
-        ("{rate} × {duration} = {left} tokens", "{right} are counted"),
-    ),
-    Identity(
-        "requests/s × duration = completed requests",
-        SUMS,
-        ("requests_per_s", "duration", "requests"),
-        lambda f: f["requests_per_s"] * f["duration"],
-        lambda f: f["requests"],
-        ("{requests_per_s} × {duration} = {left} requests", "{right} are counted"),
-    ),
-    Identity(
-        "output tokens/s = requests/s × tokens of an answer",
-        SUMS,
-        ("rate", "requests_per_s", "tokens"),
-        lambda f: frame.where(np.isnan(f["duration"]) | np.isnan(_total(f)), f["rate"]),
-        lambda f: f["requests_per_s"] * f["tokens"],
-        ("{rate} are published", "{requests_per_s} × {tokens} tokens = {right} tokens/s"),
-    ),
-    Identity(
-        "all tokens/s × duration = prompt + output tokens",
-        SUMS,
-        ("total_rate", "duration", "total", "total_prompt"),
-        lambda f: f["total_rate"] * f["duration"],
-        lambda f: f["total"] + f["total_prompt"],
-        ("{total_rate} × {duration} = {left} tokens", "{right} are counted, prompts and answers"),
-    ),
-    Identity(
-        "output tokens/s + prompt tokens/s = all tokens/s",
-        SUMS,
-        ("rate", "prompt_rate", "total_rate"),
-        lambda f: frame.where(f["request"] == 0, f["rate"] + f["prompt_rate"]),
-        lambda f: frame.where(np.isnan(f["prefill"]), f["total_rate"]),
-        ("{rate} and {prompt_rate} = {left} tokens/s", "{right} are published for both"),
-    ),
-    Identity(
-        "output tokens/s ≤ all tokens/s",
-        SUMS,
-        ("rate", "total_rate"),
-        lambda f: f["rate"],
-        lambda f: f["total_rate"],
-        ("{rate} of answers", "{total_rate} of prompts and answers"),
-        most=True,
-    ),
-    Identity(
-        "output tokens = completed × mean tokens",
-        SUMS,
-        ("total", "requests", "tokens"),
-        lambda f: f["requests"] * f["tokens"],
-        lambda f: f["total"],
-        ("{requests} × {tokens} = {left} tokens", "{right} are counted"),
-    ),
-    Identity(
-        "completed + failed = asked",
-        SUMS,
-        ("requests", "failed", "asked"),
-        lambda f: f["requests"] + f["failed"],
-        lambda f: f["asked"],
-        ("{requests} completed and {failed} failed are {left}", "{asked} were asked"),
-        tolerance=1e-6,
-    ),
-    Identity(
-        "tokens/s = mean of its samples",
-        SUMS,
-        ("rate", "prompt_rate", "sample_rate"),
-        _either,
-        lambda f: f["sample_rate"],
-        ("{left} tokens/s are published", "the samples' mean is {sample_rate}"),
-    ),
-    Identity(
-        "tokens/s × mean time of its samples = tokens",
-        SUMS,
-        ("rate", "prompt_rate", "sample_s"),
-        lambda f: _either(f) * f["sample_s"],
-        _counted,
-        ("{left} tokens are in the samples' {sample_s}", "{right} were asked"),
-        tolerance=SAMPLES,
-        # A mean of rates is never below the rate of the mean time, and may lie far above it.
-        where=lambda f: ~((f["sample_rate"] > 0) & (_either(f) * f["sample_s"] > _counted(f))),
-    ),
-    Identity(
-        "tokens/s of a request × its time = its tokens",
-        RATE,
-        ("user_rate", "e2e", "ttft", "tpot", "tokens"),
-        lambda f: f["user_rate"] * answer(f),
-        lambda f: f["tokens"],
-        ("{user_rate} × {answer} = {left} tokens", "{tokens} were generated"),
-        bounded=True,
-        where=_with_first,
-    ),
-    Identity(
-        "output tokens/s × time of an answer = its tokens, one request at a time",
-        RATE,
-        ("rate", "e2e", "ttft", "tpot", "itl", "tokens"),
-        lambda f: single_rate(f) * answer(f),
-        lambda f: f["tokens"],
-        ("{rate} × {answer} = {left} tokens", "{tokens} were generated, one request at a time"),
-        bounded=True,
-        where=_idle,
-    ),
-    Identity(
-        "output tokens/s × time of a batch = its tokens",
-        RATE,
-        ("rate", "e2e", "ttft", "tpot", "tokens", "batch"),
-        lambda f: frame.where(f["batch"] > 1, f["rate"]) * answer(f),
-        lambda f: f["tokens"] * f["batch"],
-        ("{rate} × {answer} = {left} tokens", "{batch} answers of {tokens} are {right}"),
-        bounded=True,
-    ),
-    Identity(
-        "tokens/s × time = tokens, if the row is one request",
-        RATE,
-        ("rate", "e2e", "duration", "ttft", "tpot", "tokens"),
-        lambda f: frame.where(_no_load(f), f["rate"]) * frame.first(answer(f), f["duration"]),
-        lambda f: f["tokens"],
-        ("{rate} × {seconds} = {left} tokens", "{tokens} were generated"),
-        assumed=True,
-    ),
-    Identity(
-        "tokens/s × time ≥ tokens, of one answer or more",
-        RATE,
-        ("rate", "e2e", "duration", "ttft", "tpot", "tokens"),
-        lambda f: f["tokens"],
-        lambda f: frame.where(_no_load(f), f["rate"]) * frame.first(answer(f), f["duration"]) / IDLE,
-        ("{tokens} tokens in {seconds} are {pace} tokens/s", "{rate} are published"),
-        most=True,
-    ),
-    Identity(
-        "requests/s × time of an answer ≤ requests at once",
-        LITTLE,
-        ("requests_per_s", "e2e", "ttft", "tpot", "tokens", "users"),
-        lambda f: frame.first(f["requests_per_s"], f["requests"] / f["duration"]) * answer(f),
-        lambda f: f["users"],
-        ("{requests_per_s} × {answer} = {left} requests under way", "the client allows {users} at once"),
-        bounded=True,
-        most=True,
-    ),
-    Identity(
-        "output tokens/s × time of an answer ≤ tokens of the requests at once",
-        LITTLE,
-        ("rate", "e2e", "ttft", "tpot", "tokens", "users"),
-        lambda f: frame.where(np.isnan(f["batch"]) & (f["users"] > 1), f["rate"]) * answer(f),
-        lambda f: f["users"] * f["tokens"],
-        ("{rate} × {answer} = {left} tokens", "{users} answers of {tokens} are {right}"),
-        bounded=True,
-        most=True,
-    ),
-    Identity(
-        "TTFT + TPOT × (tokens − 1) = e2e",
-        RATE,
-        ("ttft", "tpot", "tokens", "e2e"),
-        whole,
-        lambda f: f["e2e"],
-        ("{ttft} + {tpot} × {tokens} tokens = {left} s", "the whole answer takes {e2e}"),
-        bounded=True,
-        where=lambda f: f["tokens"] >= FEWEST_TOKENS,
-    ),
-    Identity(
-        "TTFT + ITL × (tokens − 1) = e2e",
-        EVENTS,
-        ("ttft", "itl", "tokens", "e2e"),
-        lambda f: whole(f, "itl"),
-        lambda f: f["e2e"],
-        ("{ttft} + {itl} × {tokens} tokens = {left} s", "the whole answer takes {e2e}"),
-        bounded=True,
-        where=lambda f: _pace_by_itl(f) & (f["tokens"] >= FEWEST_TOKENS),
-    ),
-    Identity(
-        "ITL = TPOT",
-        EVENTS,
-        ("itl", "tpot"),
-        lambda f: f["itl"],
-        lambda f: f["tpot"],
-        ("a gap is {itl}", "a token takes {tpot}"),
-        tolerance=EVENT - 1,
-        where=_above,
-    ),
-    Identity(
-        "output tokens/s ≤ 1 / ITL, one request at a time",
-        EVENTS,
-        ("rate", "itl"),
-        lambda f: single_rate(f) * f["itl"],
-        lambda f: np.where(np.isnan(f["ttft"]), 1.0, np.nan),
-        ("{rate} × {itl} = {left} tokens in a gap", "one request has one"),
-        bounded=True,
-        most=True,
-        where=_pace_by_itl,
-        hint="May be several tokens in an event; the rate stands, and the gap is that of events.",
-    ),
-    Identity(
-        "output tokens/s × half the median ITL ≤ 1, one request at a time",
-        EVENTS,
-        ("rate", "median_itl"),
-        lambda f: single_rate(f) * f["median_itl"] / 2,
-        lambda f: np.ones(len(f["row"])),
-        ("half of the gaps take {median_itl} or more, in which {rate} are {left} tokens", "a gap has one"),
-        most=True,
-        where=_pace_by_itl,
-        hint="May be several tokens in an event; the rate stands, and the gap is that of events.",
-    ),
-    Identity(
-        "tokens = arrivals",
-        EVENTS,
-        ("tokens", "arrivals"),
-        # Fewer tokens than arrivals are no misfit, and yet a request of which it is known.
-        lambda f: np.maximum(f["tokens"], f["arrivals"]),
-        lambda f: f["arrivals"],
-        ("{tokens} tokens are counted", "{arrivals} arrived"),
-        tolerance=EVENT - 1,
-        where=_pace_by_itl,
-    ),
-    Identity(
-        "an answer ≥ a token",
-        SUMS,
-        ("tokens", "total"),
-        lambda f: frame.where((f["tokens"] > 0) & (f["request"] == 0), np.ones(len(f["row"]))),
-        lambda f: f["tokens"],
-        ("an answer has a token", "{tokens} are in the mean"),
-        most=True,
-        tolerance=1.0,
-    ),
-    Identity(
-        "answer ≤ its limit",
-        SUMS,
-        ("tokens", "limit"),
-        lambda f: frame.where(f["request"] + (f["limit_of_one"] == 1) > 0, f["tokens"]),
-        lambda f: f["limit"],
-        ("an answer has {tokens} tokens", "at most {limit} were asked"),
-        most=True,
-    ),
-    Identity(
-        "fullest second ≥ output tokens/s",
-        "counted_twice",
-        ("rate", "peak", "duration"),
-        lambda f: f["rate"],
-        lambda f: f["peak"],
-        ("the mean is {rate}", "the fullest second has {peak}"),
-        most=True,
-        tolerance=PEAK,
-        where=lambda f: ~(f["duration"] < WINDOW_S),
-        hint="May be that one counts events and the other tokens, or tokens that never came.",
-    ),
-    Identity(
-        "tokens counted again in the text = output tokens",
-        "counted_twice",
-        ("total", "again"),
-        lambda f: f["total"],
-        lambda f: f["again"],
-        ("{total} tokens are published", "{again} were counted again in the text of the answers"),
-        most=True,
-        tolerance=1 / (1 - RETOKENIZED) - 1,
-        hint="May be tokens that were asked and never came, or that are in no text, as of tool calls.",
-    ),
-    Identity(
-        "tokens × TPOT = time of generating",
-        RATE,
-        ("tokens", "tpot", "decode"),
-        lambda f: f["tokens"] * f["tpot"],
-        lambda f: f["decode"],
-        ("{tokens} tokens of {tpot} are {left} s", "generating took {decode}"),
-        bounded=True,
-        where=lambda f: f["tokens"] >= FEWEST_TOKENS,
-    ),
-    Identity(
-        "prompt tokens/s × time of reading = prompt tokens",
-        RATE,
-        ("prompt_rate", "prefill", "prompt"),
-        lambda f: f["prompt_rate"] * f["prefill"],
-        lambda f: frame.where(np.isnan(f["batch"]) | (f["batch"] == 1), f["prompt"]),
-        ("{prompt_rate} × {prefill} = {left} tokens", "the prompt has {prompt}"),
-        bounded=True,
-    ),
-    *(
-        Identity(
-            f"mean {time.upper()} = mean of the requests",
-            SUMS,
-            (time,),
-            operator.itemgetter(time),
-            operator.itemgetter(f"own_{time}"),
-            (f"{{{time}}} are published", "the requests' mean is {right} s"),
-        )
-        for time in ("ttft", "tpot", "e2e")
-    ),
-    Identity(
-        "output tokens = sum over the requests",
-        SUMS,
-        ("total",),
-        lambda f: f["total"],
-        lambda f: f["own_total"],
-        ("{total} tokens are published", "the requests have {right}"),
-    ),
-]
+# Names that formulas use besides the columns of `Facts`.
+DERIVED: dict[str, Callable[[Facts], np.ndarray]] = {
+    "whole": whole,
+    "whole_itl": lambda f: whole(f, "itl"),
+    "answer": answer,
+    "counted_total": _total,
+    "no_load": _no_load,
+    "single_rate": single_rate,
+    "not_idle": _idle,
+    "with_first": _with_first,
+    "gap_is_off": _above,
+    "not_speculative": lambda f: ~f["speculative"].astype(bool),
+    "either_rate": lambda f: first(f["rate"], f["prompt_rate"], f["total_rate"]),
+    "counted": _counted,
+    "at_once": lambda f: first(f["batch"], f["users"]),
+    "prompts": lambda f: first(f["total_prompt"], f["requests"] * f["prompt"]),
+}
+KNOWN = {name: getattr(np, name) for name in "abs log isnan nan where maximum round".split()}
+KNOWN |= {"first": first, "only": where, "one": 1.0}
+KNOWN |= {name: value for name, value in globals().items() if name.isupper() and isinstance(value, float)}
+KNOWN |= {"FEWEST_TOKENS": FEWEST_TOKENS}
+
+
+class Named(dict):
+    """`Facts` with the names of DERIVED, each computed when a formula first asks for it."""
+
+    def __missing__(self, name: str) -> np.ndarray:
+        if name not in DERIVED:
+            raise KeyError(name)
+        self[name] = DERIVED[name](self)
+        return self[name]
+
+
+def formula(text: str) -> Callable[[Facts], np.ndarray]:
+    """The function of `Facts` that a formula of this package's own tables states; ValueError for what is
+    none."""
+    try:
+        code = compile(text.strip(), text, "eval")
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is no formula ({error.msg}).") from None
+    return lambda f: eval(code, KNOWN, f if isinstance(f, Named) else Named(f))
+
+
+def _declared(row: dict[str, str]) -> Identity:
+    left, _, right = row["words"].partition(" | ")
+    rule = row["rule"].split()
+    more = {"hint": row["hint"]} if row["hint"] else {}
+    return Identity(
+        row["identity"],
+        row["check"],
+        tuple(row["terms"].split()),
+        formula(row["left"]),
+        formula(row["right"]),
+        (left, right),
+        "bounded" in rule,
+        "most" in rule,
+        "assumed" in rule,
+        float(eval(row["tolerance"], KNOWN)) if row["tolerance"] else None,
+        formula(row["where"]) if row["where"] else None,
+        **more,
+    )
+
+
+IDENTITIES = [_declared(row) for row in quantities.rows_of("identities.csv")]
 
 
 @frame.once
@@ -496,9 +247,9 @@ def facts(audited: Audited) -> Facts:
         name: known[column] if column in known else np.full(count, np.nan) for name, column in COLUMNS.items()
     }
     for name, time in TIMES.items():
-        found[name] = frame.first(known[f"{time}_mean_s"], known[f"{time}_s"])
+        found[name] = first(known[f"{time}_mean_s"], known[f"{time}_s"])
     counts = [(catalog.device(name) or {}).get("count") or np.nan for name in level["gpu"]]
-    found["devices"] = frame.first(found["devices"], np.array(counts, dtype=float))
+    found["devices"] = first(found["devices"], np.array(counts, dtype=float))
     named = level["option"] + " " + level["name"] + " " + level["engine"] + " " + level["model"]
     texts = {text: catalog.speculative(text) for text in set(named)}
     found["median_itl"] = known["itl_p50_s"]
@@ -510,9 +261,7 @@ def facts(audited: Audited) -> Facts:
         same = np.abs(found["tokens"] / found["limit"] - 1) < 0.005
         found["equal"] = ((found["requests"] == 1) | same).astype(float)
     found["limit_of_one"] = (found["requests"] == 1).astype(float)
-    deviation = [
-        frame.where(np.ones(count, bool), spread(level, time).to_numpy(float)) for time in ("tpot", "e2e")
-    ]
+    deviation = [where(np.ones(count, bool), spread(level, time).to_numpy(float)) for time in ("tpot", "e2e")]
     found["blur"] = np.nan_to_num(deviation[0] * np.fmax(deviation[1], deviation[0])) * BLURRED
     requests = audited.good()
     found |= {f"own_{name}": np.full(count, np.nan) for name in (*TIMES, "total")}
@@ -529,7 +278,7 @@ def facts(audited: Audited) -> Facts:
     columns = {name: column for name, column in COLUMNS.items() if column in requests}
     columns |= {name: f"{time}_s" for name, time in TIMES.items()}
     own |= {name: requests[column].to_numpy(float) for name, column in columns.items()}
-    own["arrivals"] = frame.first(own["arrivals"] + 1, requests["events"].to_numpy(float))
+    own["arrivals"] = first(own["arrivals"] + 1, requests["events"].to_numpy(float))
     place = pd.Series(range(count), known["level"]).reindex(requests["level"]).to_numpy(int)
     own["speculative"] = np.fmax(
         found["speculative"][place], (requests["drafted_tokens"] > 0).to_numpy(float)
@@ -553,6 +302,7 @@ def spread(level: pd.DataFrame, time: str) -> pd.Series:
 def quotients(f: Facts) -> np.ndarray:
     """left / right of each identity in each row, 1 where it holds; NaN where a part is unknown or the
     identity does not hold for the row."""
+    f = Named(f)
     out = np.full((len(IDENTITIES), len(f["row"])), np.nan)
     for k, one in enumerate(IDENTITIES):
         left, right = one.left(f), one.right(f)
@@ -621,26 +371,6 @@ def misfits(audited: Audited) -> np.ndarray:
         if of_requests.any() and wrong[k][known].mean() < SHARE:
             wrong[k, known] = False
     return wrong
-
-
-def table(audited: Audited) -> pd.DataFrame:
-    """One row per level and identity that it has all parts of: level, name, quotient, tolerance, wrong;
-    assumed ones left out."""
-    f, wrong = facts(audited), misfits(audited)
-    values, tolerance = quotients(f), tolerances(audited)
-    stated = np.array([not one.assumed for one in IDENTITIES])
-    which, rows = np.nonzero(~np.isnan(values) & stated[:, None] & (f["request"] == 0))
-    return pd.DataFrame(
-        {
-            "level": f["row"][rows],
-            "name": np.array([one.name for one in IDENTITIES])[which],
-            "check": np.array([one.check for one in IDENTITIES])[which],
-            "most": np.array([one.most for one in IDENTITIES])[which],
-            "quotient": values[which, rows],
-            "tolerance": tolerance[which, rows],
-            "wrong": wrong[which, rows],
-        }
-    )
 
 
 def requests_under_way(levels: pd.DataFrame) -> pd.Series:

@@ -161,44 +161,41 @@ def bandwidth_beyond_device(audited: Audited) -> Finding | None:
     cached = [s["kv_values_per_token"] if s else 0 for s in peak["shape"]] * prompt * KV_BYTES
     mbu = metrics.mbu(peak["step_bytes"], cached, step, peak["bandwidth_bytes_per_s"])
     hit = (mbu > ROUNDING) & ~peak["speculative"] & ~(assumed & (mbu > GUESS_AT_MOST))
-    certain = hit & _stated_of(peak, mbu)
-    if not hit.any():
+    k, certain = _farthest(peak, mbu, hit)
+    if k is None:
         return None
-    k = mbu.where(certain if certain.any() else hit).idxmax()
-    reads = (
-        f"{named(level, k)} reads {number(peak.at[k, 'step_bytes'] / 1e9)} GB of weights every "
-        f"{number(step[k] * 1e3)} ms"
-    )
     single = " if one request ran at a time, as the file does not say" if assumed[k] else ""
-    bandwidth = number(peak.at[k, "bandwidth_bytes_per_s"] / 1e9, 4)
-    has = f"the {bandwidth} GB/s that {devices_named(level, peak, k)}"
+    reads = f"reads {number(peak.at[k, 'step_bytes'] / 1e9)} GB of weights every {number(step[k] * 1e3)} ms, "
     numbers = {"mbu": float(mbu[k]), "step_ms": float(step[k] * 1e3), "bits": float(peak.at[k, "bits"])}
+    of_all = peak.at[k, "bandwidth_bytes_per_s"] / 1e9
     if not certain.any():
-        alone = mbu * peak["devices"]
-        k = alone.where(hit).idxmax()
-        bandwidth = number(peak.at[k, "bandwidth_bytes_per_s"] / peak.at[k, "devices"] / 1e9, 4)
-        needs = (
-            f"{named(level, k)} reads {number(peak.at[k, 'step_bytes'] / 1e9)} GB of weights every "
-            f"{number(step[k] * 1e3)} ms, {alone[k]:.0%} of the {bandwidth} GB/s that it has"
-            f"{single}{levels(hit)}"
-        )
-        return _uncounted(
-            "bandwidth_beyond_device", level.loc[k], peak.loc[k], needs, float(alone[k]), numbers
-        )
+        alone, bandwidth = mbu[k] * peak.at[k, "devices"], of_all / peak.at[k, "devices"]
+        needs = f"{named(level, k)} {reads}{alone:.0%} of the {number(bandwidth, 4)} GB/s that it has"
+        needs += f"{single}{levels(hit)}"
+        return _uncounted("bandwidth_beyond_device", level.loc[k], peak.loc[k], needs, float(alone), numbers)
     open_ones = int((hit & ~certain).sum())
     others = f" So is one device in {count(open_ones, 'other level')}: state how many." if open_ones else ""
     fits = peak.at[k, "bits"] / mbu[k]
     bits = f"weights of at most {number(fits, 2)} bits, " if fits == fits else ""
+    has = f"the {number(of_all, 4)} GB/s that {devices_named(level, peak, k)}"
     return Finding(
-        "bandwidth_beyond_device",
-        IMPOSSIBLE,
-        level.at[k, "file"],
-        f"Bandwidth beyond the device: {reads}, {mbu[k]:.0%} of {has}{single}{levels(certain)}.{others}",
-        numbers,
+        f"Bandwidth beyond the device: {named(level, k)} {reads}{mbu[k]:.0%} of {has}{single}"
+        f"{levels(certain)}.{others}",
         f"Explained by {bits}several tokens per step, a prompt or a cached answer in the count, or more "
         f"or faster devices.",
-        {"most_tokens_per_s": float(1 / step[k] / mbu[k])},
+        numbers=numbers,
+        undone={"most_tokens_per_s": float(1 / step[k] / mbu[k])},
+        file=level.at[k, "file"],
     )
+
+
+def _farthest(peak, times, hit):
+    """(the level that is farthest beyond the device, None where none is; which ones are certainly): a certain
+    one where there is one, else the one that needs the most devices."""
+    certain = hit & _stated_of(peak, times)
+    if not hit.any():
+        return None, certain
+    return (times.where(certain) if certain.any() else (times * peak["devices"]).where(hit)).idxmax(), certain
 
 
 def _stated_of(peak, times):
@@ -225,12 +222,12 @@ def _uncounted(name, level, peak, needs, times, numbers):
         )
         change = "State the number of devices."
     return Finding(
-        name,
-        UNCOUNTED,
-        level["file"],
         f"Impossible on one {str(level['gpu'])[:40]}: {needs}. {ending}",
-        numbers | {"least_devices": least},
         change,
+        numbers=numbers | {"least_devices": least},
+        file=level["file"],
+        check=name,
+        kind=UNCOUNTED,
     )
 
 
@@ -281,30 +278,22 @@ def compute_beyond_device(audited: Audited) -> Finding | None:
     peak, level = peaks(audited), audited.levels.set_index("level")
     prompts, outputs, of_prompts, of_outputs = operations(audited)
     mfu = of_prompts.fillna(0) + of_outputs
-    hit = mfu > ROUNDING
-    certain = hit & _stated_of(peak, mfu)
-    if not hit.any():
+    k, certain = _farthest(peak, mfu, mfu > ROUNDING)
+    if k is None:
         return None
-    k = mfu.where(certain if certain.any() else hit).idxmax()
-    needs = (
-        f"{named(level, k)} at {number(prompts[k] if prompts[k] == prompts[k] else 0)} prompt and "
-        f"{number(outputs[k])} output tokens/s needs {mfu[k]:.0%} of the peak that "
-        f"{devices_named(level, peak, k)}"
-    )
+    rates = f"{number(prompts[k] if prompts[k] == prompts[k] else 0)} prompt and {number(outputs[k])}"
+    needs = f"{named(level, k)} at {rates} output tokens/s needs"
     if not certain.any():
-        alone = float(mfu[k] * peak.at[k, "devices"])
-        rates = f"{number(prompts[k] if prompts[k] == prompts[k] else 0)} prompt and {number(outputs[k])}"
-        needs = f"{named(level, k)} at {rates} output tokens/s needs {alone:.0%} of its peak of operations"
-        share = {"mfu": float(mfu[k])}
+        alone, share = float(mfu[k] * peak.at[k, "devices"]), {"mfu": float(mfu[k])}
+        needs += f" {alone:.0%} of its peak of operations"
         return _uncounted("compute_beyond_device", level.loc[k], peak.loc[k], needs, alone, share)
+    needs += f" {mfu[k]:.0%} of the peak that {devices_named(level, peak, k)}"
     return Finding(
-        "compute_beyond_device",
-        IMPOSSIBLE,
-        level.at[k, "file"],
         f"Operations beyond the device: {needs}{levels(certain)}.",
-        {"mfu": float(mfu[k])},
         "Explained by prompts that a prefix cache answered, by more devices, or by a rate that counts "
         "other tokens.",
+        numbers={"mfu": float(mfu[k])},
+        file=level.at[k, "file"],
     )
 
 

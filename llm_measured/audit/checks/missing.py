@@ -2,20 +2,77 @@
 that the file does not state."""
 
 import re
+from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 
-from llm_measured.audit import catalog, frame
-from llm_measured.audit.checks.finding import MISSING, REGISTRY, Check, Finding, check, count, number
+from llm_measured.audit import catalog, frame, quantities
+from llm_measured.audit.checks.finding import MISSING, Finding, check, count, levels, number
 from llm_measured.audit.checks.identities import FEW_IN_FLIGHT, requests_under_way
 from llm_measured.audit.checks.impossible import peaks, steps
 from llm_measured.audit.frame import Audited
 from llm_measured.core import names
 from llm_measured.core.confidence import requests_needed
 
+CUT = 0.9  # of the tokens that were asked
+FEWER = 0.98  # of the requests that were asked
 KEPT_UP = 0.9  # of the offered rate
 SHORT = 0.3  # of the time of sending, that an answer takes where no queue grows
 DRAWN = 3.0  # deviations by which so many random arrivals may be late
+
+
+def _least(
+    audited: Audited, share: pd.Series, limit: float, sentence: Callable[[int, str], str], change: str
+) -> Finding | None:
+    """The finding of the level whose `share` is the least, None where none is below `limit`; `sentence`
+    says it of a level, with how many there are."""
+    hit = share < limit
+    if not hit.any():
+        return None
+    k = share.where(hit).idxmin()
+    numbers = {"share": float(share[k])}
+    return Finding(sentence(k, levels(hit)), change, numbers=numbers, file=audited.levels.at[k, "file"])
+
+
+@check(
+    MISSING,
+    "output tokens of an answer < 0.9 x those that were asked",
+    "an answer that ends by itself is shorter than asked; NVIDIA/TensorRT-LLM issue 6294",
+)
+def answers_end_early(audited: Audited) -> Finding | None:
+    """Answers are shorter than they were asked to be: rates of other lengths are not comparable."""
+    level = audited.levels
+    tokens = level["output_tokens"].fillna(level["output_tokens_per_s"] / level["requests_per_s"])
+    asked = level["max_new_tokens"]
+
+    def sentence(k: int, many: str) -> str:
+        return (
+            f"Answers have {number(tokens[k])} tokens, {number(asked[k], 6)} were asked{many}: the end token "
+            "was obeyed, and the rate is one of short answers."
+        )
+
+    change = "Ignore the end token, or compare with answers of this length."
+    return _least(audited, tokens / asked, CUT, sentence, change)
+
+
+@check(
+    MISSING,
+    "completed < 0.98 x asked, and no failure is stated",
+    "a rate of those that completed says nothing of the others",
+)
+def fewer_completed(audited: Audited) -> Finding | None:
+    """Fewer requests completed than were asked, and the file does not say what became of the others."""
+    level = audited.levels
+    completed = level["requests"].where(level["failed"].isna())
+
+    def sentence(k: int, many: str) -> str:
+        return (
+            f"{count(int(completed[k]), 'request')} completed, {level.at[k, 'asked']:,.0f} were asked{many}, "
+            "and nothing is said of the others: the rates are of those that completed."
+        )
+
+    return _least(audited, completed / level["asked"], FEWER, sentence, "State how many failed.")
 
 
 @check(
@@ -39,13 +96,11 @@ def percentile_from_too_few(audited: Audited) -> Finding | None:
             k = n.where(few).idxmin()
             held = 1 - (q / 100) ** n[k]
             return Finding(
-                "percentile_from_too_few",
-                MISSING,
-                level["file"].iloc[0],
                 f"A p{q} of {count(int(n[k]), 'request')}: even the slowest of them bounds the p{q} only "
                 f"with {held:.0%} confidence.",
-                {"requests": float(n[k]), "needed": needed},
                 f"Call it the maximum of {int(n[k])}, or measure {needed} requests.",
+                numbers={"requests": float(n[k]), "needed": needed},
+                file=level["file"].iloc[0],
             )
     return None
 
@@ -68,19 +123,15 @@ def overload(audited: Audited) -> Finding | None:
     drained = sending / (level["duration_s"] - last.where(last < SHORT * sending))
     drawn = (1 - DRAWN / np.sqrt(level["requests"])).clip(upper=KEPT_UP).fillna(KEPT_UP)
     kept = kept.where(np.fmax(kept, drained) < drawn)
-    if not kept.notna().any():
-        return None
-    k = kept.idxmin()
-    return Finding(
-        "overload",
-        MISSING,
-        level["file"].iloc[0],
-        f"{number(level.at[k, 'requests_per_s'])} requests/s were served where "
-        f"{number(level.at[k, 'request_rate'])} were offered: the queue grew as "
-        "long as the run lasted, and no latency of it can be told.",
-        {"kept": float(kept[k])},
-        "Offer a rate that the server keeps up with.",
-    )
+
+    def sentence(k: int, many: str) -> str:
+        return (
+            f"{number(level.at[k, 'requests_per_s'])} requests/s were served where "
+            f"{number(level.at[k, 'request_rate'])} were offered: the queue grew as long as the run lasted, "
+            "and no latency of it can be told."
+        )
+
+    return _least(audited, kept, KEPT_UP, sentence, "Offer a rate that the server keeps up with.")
 
 
 @check(
@@ -92,22 +143,19 @@ def fewer_in_flight(audited: Audited) -> Finding | None:
     """Fewer requests are under way than the client allows: its level of load was not reached."""
     level = audited.levels
     under_way = requests_under_way(level)
-    hit = under_way * FEW_IN_FLIGHT < level["concurrency"].where(level["concurrency"] > 1)
-    if not hit.any():
-        return None
-    k = (under_way / level["concurrency"]).where(hit).idxmin()
+    share = under_way / level["concurrency"].where(level["concurrency"] > 1)
+    hit = share < 1 / FEW_IN_FLIGHT
     same = level.loc[hit, "gpu"].nunique() > 1 and under_way[hit].max() < 1.05 * under_way[hit].min()
     who = ", and as many on unlike devices: the client's own limit" if same else ""
-    return Finding(
-        "fewer_in_flight",
-        MISSING,
-        level.at[k, "file"],
-        f"By rate and latency {number(under_way[k])} requests are under way where "
-        f"{number(level.at[k, 'concurrency'])} "
-        f"are allowed{who}: the load was not the one that is stated.",
-        {"under_way": float(under_way[k])},
-        "State how many were in flight, or find out who held them back.",
-    )
+
+    def sentence(k: int, many: str) -> str:
+        return (
+            f"By rate and latency {number(under_way[k])} requests are under way where "
+            f"{number(level.at[k, 'concurrency'])} are allowed{who}: the load was not the one that is stated."
+        )
+
+    change = "State how many were in flight, or find out who held them back."
+    return _least(audited, share, 1 / FEW_IN_FLIGHT, sentence, change)
 
 
 @check(
@@ -121,18 +169,9 @@ def one_run(audited: Audited) -> list[Finding]:
     level = audited.levels
     if level.empty or (level["runs"] >= 2).any():
         return []
-    same = [
-        "engine",
-        "option",
-        "weights",
-        "model",
-        "gpu",
-        "batch_size",
-        "concurrency",
-        "request_rate",
-        "prompt_tokens",
-        "output_tokens",
-    ]
+    same = (
+        "engine option weights model gpu batch_size concurrency request_rate prompt_tokens output_tokens"
+    ).split()
     if level.groupby(same, dropna=False).size().max() > 1:
         return []
     file = level["file"].iloc[0]
@@ -140,9 +179,7 @@ def one_run(audited: Audited) -> list[Finding]:
         "Every configuration was measured in one run: how much runs differ cannot be told, and one "
         "run ranks nothing."
     )
-    return [
-        Finding("one_run", MISSING, file, sentence, {}, "Repeat each configuration at least three times.")
-    ]
+    return [Finding(sentence, "Repeat each configuration at least three times.", file=file)]
 
 
 def _dtype(audited):
@@ -192,78 +229,43 @@ def _nearest(column, name):
 CPU = re.compile(r"cpu|xeon|epyc|ryzen|core\(tm\)|threadripper|graviton|\dc$", re.I)
 
 
-def _absent(column):
-    return lambda audited: audited.levels[column].replace("", np.nan).isna().any()
-
-
-def _length(audited: Audited) -> bool:
+def _lengths(audited):
     known = audited.levels["output_tokens"].notna() | audited.levels["level"].isin(
         audited.good().dropna(subset=["output_tokens"])["level"]
     )
     return not known.all()
 
 
-FACTS = {
-    "dtype_missing": (_dtype, "", "State the number format of the weights."),
-    "sampling_missing": (
-        _absent("temperature"),
-        "Whether tokens were sampled or chosen greedily is not stated.",
-        "State the temperature.",
-    ),
-    "lengths_missing": (
-        _length,
-        "How long the answers were is not stated.",
-        "State prompt and output tokens.",
-    ),
-    "version_missing": (
-        _absent("engine_version"),
-        "The engine's version is not stated.",
-        "State engine and version.",
-    ),
-    "warm_up_missing": (
-        _absent("warmup_requests"),
-        "Whether the server was warmed up is not stated.",
-        "Leave out the first requests, and say so.",
-    ),
-    "device_missing": (
-        lambda audited: _unknown(audited, "gpu", catalog.device, "device"),
-        "The device is not stated, so nothing can be compared with its peaks: --gpu h100_sxm states it "
-        "(make audit FILE=… GPU=h100_sxm).",
-        "State the device (--gpu).",
-    ),
-    "model_missing": (
-        lambda audited: _unknown(audited, "model", catalog.model, "model"),
-        "The model is not stated: --model llama-3-8b states it (make audit FILE=… MODEL=llama-3-8b).",
-        "State the model (--model).",
-    ),
-    "power_missing": (
-        lambda audited: _absent("power_w")(audited) and _absent("energy_j")(audited),
-        "Power was not recorded: nothing can be told of energy or of throttling.",
-        "Record the devices' power.",
-    ),
-    "requests_missing": (
-        lambda a: _percentiles(a) and a.levels["requests"].isna().any() and a.requests.empty,
-        "Percentiles are given, and not of how many requests.",
-        "State the number of requests.",
-    ),
-}
-
-
-def _percentiles(audited):
-    return audited.levels_have(*(f"{time}_p{q}_s" for time in frame.TIMES for q in (90, 95, 99)))
-
-
-def _fact(name, absent, sentence, change):
-    def function(audited):
-        found = absent(audited)
-        text = found if isinstance(found, str) else sentence
-        return Finding(name, MISSING, audited.first_file, text, {}, change) if found else None
-
-    statement = sentence or "The number format of the weights is not stated."
-    REGISTRY[name] = Check(
-        name, MISSING, statement, "the column is empty", "what a reader needs to compare", (), False, function
+def _requests(audited):
+    columns = (f"{time}_p{q}_s" for time in frame.TIMES for q in (90, 95, 99))
+    return (
+        audited.levels_have(*columns) and audited.levels["requests"].isna().any() and audited.requests.empty
     )
 
 
-for _name, _parts in FACTS.items():
-    _fact(_name, *_parts)
+# What says whether a fact is absent, where it is no matter of a column alone; or a sentence.
+ABSENT = {
+    "dtype_missing": _dtype,
+    "lengths_missing": _lengths,
+    "device_missing": lambda audited: _unknown(audited, "gpu", catalog.device, "device"),
+    "model_missing": lambda audited: _unknown(audited, "model", catalog.model, "model"),
+    "requests_missing": _requests,
+}
+
+
+def _fact(row):
+    name, columns = row["check"], row["columns"].split()
+
+    def function(audited):
+        absent = [audited.levels[column].replace("", np.nan).isna().any() for column in columns]
+        found = ABSENT[name](audited) if name in ABSENT else all(absent)
+        text = found if isinstance(found, str) else row["sentence"]
+        return Finding(text, row["change"]) if found else None
+
+    function.__name__ = name
+    function.__doc__ = row["sentence"] or "The number format of the weights is not stated."
+    check(MISSING, "the column is empty", "what a reader needs to compare")(function)
+
+
+for _row in quantities.rows_of("unstated.csv"):
+    _fact(_row)

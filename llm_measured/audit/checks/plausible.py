@@ -59,9 +59,14 @@ def _compute(audited):
 
 
 def _sums(audited):
-    table = identities.table(audited)
-    right = table[~table["most"] & ((table["quotient"] - 1).abs() <= table["tolerance"].clip(upper=SHOWN))]
-    if right.empty:
+    f = identities.facts(audited)
+    apart = np.abs(identities.quotients(f) - 1)
+    fits = (apart <= np.minimum(identities.tolerances(audited), SHOWN)) & (f["request"] == 0)
+    equal = [
+        k for k, one in enumerate(identities.IDENTITIES) if fits[k].any() and not (one.assumed or one.most)
+    ]
+    if not equal:
         return None
-    worst = np.abs(right["quotient"] - 1).max()
-    return f"Adds up, within {max(worst, 0.0001):.2%}: {'; '.join(dict.fromkeys(right['name']))}."
+    worst = max(apart[k][fits[k]].max() for k in equal)
+    names = "; ".join(identities.IDENTITIES[k].name for k in equal)
+    return f"Adds up, within {max(worst, 0.0001):.2%}: {names}."

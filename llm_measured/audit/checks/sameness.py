@@ -11,24 +11,12 @@ from llm_measured.audit.checks.finding import CONTRADICTION, MISSING, Finding, c
 from llm_measured.audit.frame import Audited
 from llm_measured.core.plausibility import digits
 
-NO_RESULT = {
-    "duration_s",
-    "late_mean_s",
-    "late_p99_s",
-    "bandwidth_bytes_per_s",
-    "flops_per_s",
-    "request_rate",
-}
-NO_RESULT |= {"sample_s", "prefill_s", "decode_s"}
-LABELS = ["engine", "option", "weights", "model", "gpu"]
-CONDITIONS = [
-    "concurrency",
-    "batch_size",
-    "request_rate",
-    "prompt_tokens",
-    "output_tokens",
-    "tensor_parallel",
-]
+NO_RESULT = set(
+    "duration_s late_mean_s late_p99_s bandwidth_bytes_per_s flops_per_s request_rate sample_s prefill_s "
+    "decode_s".split()
+)
+LABELS = "engine option weights model gpu".split()
+CONDITIONS = "concurrency batch_size request_rate prompt_tokens output_tokens tensor_parallel".split()
 BASELINE = {"baseline", "reference", "default"}  # words that say what a row is compared as
 EXACT = 5  # digits of a time from which two equal ones are one measurement
 DIGITS, ALL_DIGITS = 3, 6  # of a figure that counts, and of all figures together
@@ -41,17 +29,10 @@ MOST_FINDINGS = 20
     "times of 3 answers and more, or all figures of a level with 6 digits and more together, equal to every "
     "digit",
     "two measurements are never equal to the digit; Husain: the row of unquantised weights comes from the "
-    "file "
-    "of nf4",
+    "file of nf4",
     (
-        *(
-            "plain_sums",
-            "rate_against_times",
-            "littles_law",
-            "bandwidth_beyond_device",
-            "compute_beyond_device",
-        ),
-        *("prompt_counted_as_output", "rate_of_other_scope", "tokens_per_event", "prefix_cache"),
+        *("plain_sums", "rate_against_times", "littles_law", "prefix_cache", "compute_beyond_device"),
+        *("prompt_counted_as_output", "rate_of_other_scope", "tokens_per_event", "bandwidth_beyond_device"),
     ),
     across=True,
 )
@@ -173,13 +154,12 @@ def _once(files, pairs):
     if files[0] != files[1]:
         where = f"{files[0]} and {files[1]} hold the same run"
     return Finding(
-        "same_run_twice",
-        MISSING,
-        files[0] if files[0] == files[1] else f"{files[0]} and {files[1]}",
         f"One measurement is listed twice: {count(len(pairs), 'row')}, {pairs[0][2]}; {where}. It counts "
         "once.",
-        {"rows": len(pairs)},
         "Count it once.",
+        numbers={"rows": len(pairs)},
+        file=files[0] if files[0] == files[1] else f"{files[0]} and {files[1]}",
+        kind=MISSING,
     )
 
 
@@ -198,12 +178,9 @@ def _two_names(level, files, pairs):
     rows = f", and so in {len(pairs)} pairs of rows" if len(pairs) > 1 else ""
     other = _other(level.loc[first], level.loc[second])
     return Finding(
-        "same_run_twice",
-        CONTRADICTION,
-        files[0] if files[0] == files[1] else f"{files[0]} and {files[1]}",
         f"One run stands under two names ({names[0]} | {names[1]}): {why}{rows}, under {other}.{formats}",
-        {"rows": len(pairs)},
         "Measure the one that was copied.",
-        # Which of two equal ones was measured is not known: what is wrong of either may follow.
+        numbers={"rows": len(pairs)},
         levels=sorted({float(one) for pair in pairs for one in pair[:2]}),
+        file=files[0] if files[0] == files[1] else f"{files[0]} and {files[1]}",
     )

@@ -17,7 +17,7 @@ EXCHANGED = "Columns were exchanged, or one of them has another unit."
 
 
 def _backwards(file, sentence, change, **numbers):
-    return Finding("times_backwards", IMPOSSIBLE, file, f"{sentence}.", numbers, change)
+    return Finding(f"{sentence}.", change, numbers=numbers, file=file)
 
 
 @check(
@@ -138,7 +138,7 @@ def percentiles_out_of_order(audited: Audited) -> Finding | None:
             what = f"The {name} of {time.upper()}, {number(table[row, place] * 1e3)} ms"
             sentence = f"{what}, is below a lower percentile, {number(lower * 1e3)} ms."
             change = "Figures of several runs were mixed, or columns were exchanged."
-            return _out_of_order(audited, time, sentence, change)
+            return Finding(sentence, change, numbers={"time": time})
         mean = audited.levels[f"{time}_mean_s"].to_numpy(float)
         step = np.nan_to_num(audited.step(f"{time}_mean_s", columns[0], columns[-1]).to_numpy(float))
         outside = (mean > table[:, -1] * 1.0001 + step) | (mean < table[:, 0] * 0.9999 - step)
@@ -147,10 +147,5 @@ def percentiles_out_of_order(audited: Audited) -> Finding | None:
             ends = f"{number(table[row, 0] * 1e3)} to {number(table[row, -1] * 1e3)} ms"
             sentence = f"The mean of {time.upper()}, {number(mean[row] * 1e3)} ms, lies outside of {ends}."
             change = "One of the three is of other requests."
-            return _out_of_order(audited, time, sentence, change)
+            return Finding(sentence, change, numbers={"time": time})
     return None
-
-
-def _out_of_order(audited, time, sentence, change):
-    check_name = "percentiles_out_of_order"
-    return Finding(check_name, CONTRADICTION, audited.first_file, sentence, {"time": time}, change)

@@ -1,9 +1,8 @@
 """Importers: one module per tool, one function for all: `read(file)` recognises the format and gives the
 study's own frame.
 
-A module has TOOL (its name), LOOKED_FOR (what its files have that no other has), `matches(content)` and
-`load(content, file)`, where
-`content` is a `Content`: the parsed JSON, the JSON lines, or the lines of text.
+A module has TOOL (its name), `matches(content)` and `load(content, file)`, where `content` is a `Content`:
+the parsed JSON, the JSON lines, or the lines of text.
 """
 
 import difflib
@@ -17,9 +16,7 @@ from llm_measured.audit.importers import console
 from llm_measured.audit.importers.content import Content
 from llm_measured.core import naming
 
-MODULES = (
-    "vllm guidellm aiperf inference_perf trtllm llmfit llama_bench own older tables json_words"
-).split()
+MODULES = "vllm declared aiperf llama_bench own older tables json_words".split()
 
 
 def modules() -> list[ModuleType]:

@@ -2,17 +2,14 @@
 
 vLLM's and SGLang's "Serving Benchmark Result" (vllm-project/vllm `vllm/benchmarks/serve.py`,
 sgl-project/sglang `python/sglang/bench_serving.py`), `vllm bench throughput` and `latency`, trtllm-bench's
-"PERFORMANCE OVERVIEW" (NVIDIA/TensorRT-LLM `tensorrt_llm/bench/dataclasses/reporting.py`) and
-gptManagerBenchmark before it,
+"PERFORMANCE OVERVIEW" (NVIDIA/TensorRT-LLM `tensorrt_llm/bench/dataclasses/reporting.py`),
 `ollama run --verbose` (ollama/ollama `api/types.go`), and the timings of llama.cpp's server and tools.
 Samples in data/audits/samples are made up in the same form.
 """
 
-import csv
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 
 from llm_measured.audit import frame, quantities
 from llm_measured.audit.importers import numerals
@@ -20,9 +17,6 @@ from llm_measured.audit.importers.content import Content
 from llm_measured.core import names
 
 TOOL = "console text"
-LOOKED_FOR = (
-    "printed results of vllm bench, SGLang bench_serving, trtllm-bench, ollama --verbose or llama.cpp"
-)
 VLLM, SGLANG, TRTLLM, OLLAMA, LLAMA, MLX = (
     "vllm bench",
     "SGLang bench_serving",
@@ -32,6 +26,7 @@ VLLM, SGLANG, TRTLLM, OLLAMA, LLAMA, MLX = (
     "mlx_lm",
 )
 VALUE = re.compile(r"^(?P<number>[-+]?[\d.,]+(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z/ ]{0,24})$")
+OF_RUN = {"engine", "model", "engine_version", "device_times", "name"}  # may come again in one result
 FEWEST_NAMES = 2  # of measured quantities that make lines a result
 MOST_LINES, LINE_CHARS = 200_000, 400
 # What loggers and quotes put before a line: a moment, a level, a process.
@@ -42,37 +37,30 @@ PREFIX = re.compile(
 )
 SERVING = re.compile(r"=+ *Serving Benchmark Result *=+", re.I)
 # Mean TTFT (ms):                          118.42
-LINE = re.compile(r"^(?P<name>[A-Za-z][\w /.,%&()\[\]\-]{1,70}?)\s*[:=]\s+(?P<value>\S.*)$")
+LINE = re.compile(r"^(?P<name>[A-Za-z\d][\w /.,%&()\[\]\-]{1,70}?)\s*[:=]\s+(?P<value>\S.*)$")
+# Words alone begin a section; what stands under parameters was asked for and not measured.
+HEADING = re.compile(r"[A-Za-z][A-Za-z _-]{2,60}")
+PARAMETERS = re.compile(r"parameter|setting|argument|option|config", re.I)
 NUMBER = re.compile(r"^[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 @cache
 def _printed() -> dict[str, dict[str, str]]:
     """{tool: {name without its unit, in small letters: column of the frame}} of printed.csv."""
-    text = (resources.files("llm_measured.audit") / "printed.csv").read_text(encoding="utf-8")
     found: dict[str, dict[str, str]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in quantities.rows_of("printed.csv"):
         found.setdefault(row["tool"], {})[row["name"]] = row["column"]
     return found
 
 
-TIMES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e", "e2e latency": "e2e"}
-TIMED = re.compile(
-    r"(?P<statistic>mean|median|max|min|p\d\d(?:\.\d)?) (?P<time>ttft|tpot|itl|e2el|e2e latency)"
-)
-QUANTILES = {"mean": "_mean", "median": "_p50", "p50": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
-QUANTILES |= {"min": "_min", "max": "_max", "average": "_mean", "minimum": "_min", "maximum": "_max"}
-OF_TRT = {"latency": "e2e", "ttft": "ttft", "tpot": "tpot", "itl": "itl"}
 # Lines that are more than a name and a value, each with an example.
 # Throughput: 12.30 requests/s, 5678.90 total tokens/s, 2345.60 output tokens/s
 THROUGHPUT = re.compile(
     r"^Throughput: (?P<requests_per_s>[\d.]+) requests/s, (?P<total_tokens_per_s>[\d.]+) (?:total )?tokens/s"
     r"(?:, (?P<output_tokens_per_s>[\d.]+) output tokens/s)?"
 )
-# Avg latency: 1.25 seconds
-MEAN_LATENCY = re.compile(r"^Avg latency: (?P<seconds>[\d.]+) seconds")
-# 99% percentile latency: 1.31 seconds
-PERCENTILE_LATENCY = re.compile(r"^(?P<percent>50|90|95|99)% percentile latency: (?P<seconds>[\d.]+) seconds")
+# Avg latency: 1.25 seconds; 99% percentile latency: 1.31 seconds
+LATENCY = re.compile(r"^(?P<statistic>Avg|(?:50|90|95|99)% percentile) latency: (?P<seconds>[\d.]+) seconds")
 # prompt eval time =  444.18 ms /   800 tokens (    0.56 ms per token,  1801.07 tokens per second)
 LLAMA_TIME = re.compile(
     r"(?P<part>prompt eval|eval|total) time *= *(?P<ms>[\d.]+) ms / *(?P<tokens>\d+) (?:tokens|runs)"
@@ -90,10 +78,6 @@ BREAKDOWN = re.compile(
 )
 # AVG:   128.00   128.00   256.00     (prompt, answer and both, as trtllm-bench's data set asks them)
 DATA_SET = re.compile(r"^AVG: +(?P<prompt>[\d.]+) +(?P<answer>[\d.]+) +[\d.]+$")
-# [BENCHMARK] total_latency(ms) 52372.21     (in later versions with a colon)
-GPT_LINE = re.compile(
-    r"\[BENCHMARK\] (?P<name>\w+)(?:\((?P<unit>[\w/ ]+)\))?\s*[:=]?\s+(?P<value>-?\d[\d.]*)"
-)
 MODEL = re.compile(r"^Model(?: name)?: +([\w./:-]{3,100})$", re.I)
 DEVICE = re.compile(r"^(?:Hardware|GPU|Device|Accelerator)s?: +(\S.{1,80})$", re.I)
 RUNS = re.compile(r" --runs (\d{1,3})\b")  # of llama-benchy's command
@@ -124,8 +108,12 @@ def lines_of_names(text: str) -> list[list[str]]:
     """A table of the lines `name: value unit` that mean something that is measured, whatever tool printed
     them: its header, and a row each time a name comes again; empty where fewer than FEWEST_NAMES do."""
     rows: list[dict[str, str]] = [{}]
+    asked = False
     for line in text.splitlines()[:MOST_LINES]:
-        match = LINE.match(PREFIX.sub("", line[:LINE_CHARS]).strip())
+        plain = PREFIX.sub("", line[:LINE_CHARS]).strip()
+        if HEADING.fullmatch(plain):
+            asked = bool(PARAMETERS.search(plain))
+        match = LINE.match(plain)
         value = VALUE.match(match["value"].strip()) if match else None
         if not match or not value:
             continue
@@ -133,10 +121,12 @@ def lines_of_names(text: str) -> list[list[str]]:
         named = f"{bare} ({unit})" if unit else bare
         # A rate's unit may only repeat its name: `Output tokens per second: 48.2 tokens/s`.
         name = next((one for one in (named, bare) if quantities.meaning(one)), "")
-        if name in rows[-1]:
+        word = (quantities.meaning(name) or ("",))[0]
+        if not name or (asked and not (word in quantities.table() and quantities.table()[word].setting)):
+            continue
+        if rows[-1].get(name, value["number"]) != value["number"]:
             rows.append({})
-        if name:
-            rows[-1][name] = value["number"]
+        rows[-1][name] = value["number"]
     header = list(dict.fromkeys(name for row in rows for name in row))
     measured = quantities.measured()
     known = [name for name in header if quantities.meaning(name)[0].startswith(tuple(measured))]
@@ -153,7 +143,7 @@ def blocks(text: str) -> Iterator[tuple[str, dict]]:
         about |= _about(line[:4_000])
         plain = PREFIX.sub("", raw).strip()
         begins, pairs = _read(plain, raw, tool)
-        again = set(pairs) & set(found) - {"engine", "model", "engine_version"}
+        again = set(pairs) & set(found) - OF_RUN
         if begins == SGLANG and tool == VLLM and not again:
             tool = SGLANG  # both begin with one heading
         elif begins and (begins != tool or SERVING.search(plain) or again):
@@ -225,10 +215,8 @@ def _read(plain: str, raw: str, tool: str) -> tuple[str, dict]:
     if match := THROUGHPUT.match(plain):
         rates = {column: float(rate) for column, rate in match.groupdict().items() if rate}
         return VLLM, rates | {"device_times": 1, "name": "throughput"}
-    if match := MEAN_LATENCY.match(plain):
-        return VLLM, {"e2e_mean_s": float(match["seconds"]), "device_times": 1, "name": "latency"}
-    if match := PERCENTILE_LATENCY.match(plain):
-        column = f"e2e_p{match['percent']}_s"
+    if match := LATENCY.match(plain):
+        column = _statistic_of_time(f"{match['statistic']} latency (s)")
         return VLLM, {column: float(match["seconds"]), "device_times": 1, "name": "latency"}
     if match := LLAMA_TIME.search(plain):
         return LLAMA, _of_llama(match)
@@ -238,12 +226,10 @@ def _read(plain: str, raw: str, tool: str) -> tuple[str, dict]:
             return MLX, {"prompt_tokens": tokens, "prompt_tokens_per_s": rate}
         return MLX, {"output_tokens": tokens, "decode_rate": rate}
     if match := BREAKDOWN.match(raw.strip().lstrip("> ")):
-        column = f"{OF_TRT[match['time'].lower()]}{QUANTILES[match['statistic'].lower()]}_s"
+        column = _statistic_of_time(f"{match['statistic']} {match['time']} (ms)")
         return "", {column: _number(match["ms"]) / 1e3} if tool == TRTLLM else {}
     if (match := DATA_SET.match(plain)) and tool == TRTLLM:
         return "", {"prompt_tokens": float(match["prompt"]), "max_new_tokens": float(match["answer"])}
-    if (match := GPT_LINE.search(raw)) and match["name"] in (names := _printed()["gptManagerBenchmark"]):
-        return TRTLLM, _value(names[match["name"]], match["value"], match["unit"] or "")
     match = LINE.match(plain)
     return _named(match["name"].strip().lower(), match["value"].strip(), tool) if match else ("", {})
 
@@ -268,11 +254,9 @@ def _named(name: str, value: str, tool: str) -> tuple[str, dict]:
     unit = unit.split(")")[0]
     if bare in _printed()["ollama"]:
         return OLLAMA, _value(_printed()["ollama"][bare], value, unit)
-    if timed := TIMED.fullmatch(bare.replace("end-to-end latency", "e2e latency")):
-        known = timed["statistic"] in QUANTILES and tool in (VLLM, SGLANG)
-        column = f"{TIMES[timed['time']]}{QUANTILES.get(timed['statistic'], '')}_s"
+    if tool in (VLLM, SGLANG) and (column := _statistic_of_time(f"{bare} (ms)")):
         # No time begins a result: vLLM prints its median once more as the P50.
-        return "", _value(column, value, unit or "ms") if known else {}
+        return "", _value(column, value, unit or "ms")
     if tool in (VLLM, SGLANG) and bare in _printed()["serve"]:
         return (SGLANG if bare == "traffic request rate" else tool), _value(
             _printed()["serve"][bare], value, unit
@@ -283,6 +267,12 @@ def _named(name: str, value: str, tool: str) -> tuple[str, dict]:
     if bare in _printed()["trtllm-bench"] and (tool == TRTLLM or trt_unit or "tensorrt" in bare):
         return TRTLLM, _value(_printed()["trtllm-bench"][bare], value, unit)
     return "", {}
+
+
+def _statistic_of_time(name: str) -> str:
+    """The column of a statistic of a request's time (`p99 TTFT (ms)`), empty for anything else."""
+    column = (quantities.meaning(name) or ("",))[0]
+    return column if column.startswith(frame.TIMES) and column.count("_") == 2 else ""
 
 
 def _value(column: str, value: str, unit: str) -> dict:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from llm_measured.audit.importers import text_tables
 from llm_measured.audit.importers.bounds import SKIPPED, TEXT_CHARS
-from llm_measured.core.definitions import Value
+from llm_measured.core.definitions import Fields, Value
 
 WHOLE_BYTES = 16 << 20  # a JSON file, or a line of one, up to this size is parsed whole
 FIELD_CHARS = 1 << 20  # of a field or a line; more is no benchmark's
@@ -66,7 +66,16 @@ class Content:
     def of_table(self, rows: list[list[str]]) -> "Content":
         """A table that stands in this file, as if it were a file of its own."""
         part = copy.copy(self)
-        for name in ("json", "records", "_documents", "header", "delimiter", "whole_text", "tables"):
+        for name in (
+            "json",
+            "records",
+            "objects",
+            "_documents",
+            "header",
+            "delimiter",
+            "whole_text",
+            "tables",
+        ):
             part.__dict__.pop(name, None)
         part.notes, part.is_json, part._table = [], False, rows
         part.text = "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], *rows])
@@ -102,6 +111,12 @@ class Content:
     def records(self) -> list | None:
         """The objects of a file of JSON lines, None where it is none."""
         return self._documents if len(self._documents) > 1 else None
+
+    @cached_property
+    def objects(self) -> list[Fields]:
+        """The objects of JSON lines or of a list, or the one that the file holds."""
+        found = self.json if self.records is None else self.records
+        return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, dict)]
 
     @cached_property
     def _documents(self):
@@ -241,11 +256,6 @@ class Content:
                 raise ValueError(
                     f"{self.path.name} is damaged: its line {reader.line_num} is no CSV ({error})."
                 ) from None
-
-
-def seconds_from_ms(value: Value) -> float | None:
-    """Seconds of a number of milliseconds; None of anything else."""
-    return value / 1e3 if isinstance(value, int | float) else None
 
 
 def _cut(value):

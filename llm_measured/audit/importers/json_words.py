@@ -17,7 +17,6 @@ from llm_measured.audit.importers.content import Content
 from llm_measured.core.definitions import Fields, Value
 
 TOOL = "JSON in the study's words"
-LOOKED_FOR = "objects with any of the same words"
 PREFIX = re.compile(
     r"^(results?|summary|timings|metrics|stats|statistics|performance|benchmark|config|parameters|args|"
     r"metadata)_(?=.)"
@@ -120,10 +119,15 @@ def _same(one: set[str], other: set[str]) -> bool:
 
 
 def flat(row: Fields, prefix: str = "", depth: int = 0) -> Fields:
-    """Name -> number or text of an object and the objects in it; lists are left out."""
+    """Name -> number or text of an object and the objects in it; lists are left out. `value` has the name of
+    its object, and a `unit` beside numbers stands in their names."""
     out: Fields = {}
+    unit = row.get("unit")
+    unit = f"_{unit}" if isinstance(unit, str) and depth else ""
     for name, value in row.items():
-        name = PREFIX.sub("", f"{prefix}{name}")
+        number = isinstance(value, int | float) or name == "value"
+        name = prefix.removesuffix("_") if name == "value" and prefix else f"{prefix}{name}"
+        name = PREFIX.sub("", f"{name}{unit if number else ''}")
         if isinstance(value, dict) and depth < DEPTH:
             out |= flat(value, f"{name}_", depth + 1)
         elif isinstance(value, (int, float, str)) and not isinstance(value, bool) and len(out) < COLUMNS:

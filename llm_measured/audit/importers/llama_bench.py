@@ -9,15 +9,14 @@ test on one stream: `pp` reads prompts of n_prompt tokens, `tg` generates n_gen 
 import re
 
 from llm_measured.audit import frame
+from llm_measured.audit.importers import declared
 from llm_measured.audit.importers.content import Content
 
 TOOL = "llama-bench"
-LOOKED_FOR = (
-    "build_commit with model_type and avg_ts, or a Markdown table with the columns model, size, test and t/s"
-)
 # What llama-batched-bench (ggml-org/llama.cpp `tools/batched-bench/README.md`) calls its columns.
 # llama-sweep-bench has the same for one stream, after N_KV tokens each.
 BATCHED = {"PP", "TG", "N_KV"}
+PRINTED = ["test", "t/s"]  # the last columns of its Markdown
 # Its settings, as quantities.csv names them.
 SETTINGS = (
     "type_k type_v n_gpu_layers ngl n_cpu_moe n_threads threads flash_attn fa n_batch n_ubatch split_mode sm "
@@ -29,26 +28,23 @@ GIB = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 def matches(content: Content) -> bool:
     if content.is_json:
-        found = content.records if content.records is not None else content.json
-        first = found[0] if isinstance(found, list) and found else None
-        return isinstance(first, dict) and {"model_type", "avg_ts"} <= set(first)
+        return bool(content.objects) and {"model_type", "avg_ts"} <= set(content.objects[0])
     if BATCHED <= set(content.header):
         return True
-    return {"model_type", "avg_ts"} <= set(content.header) or _table_at(content.text) is not None
+    printed = content.header[:1] == ["model"] and content.header[-2:] == PRINTED
+    return {"model_type", "avg_ts"} <= set(content.header) or printed
 
 
 def load(content: Content, file: str) -> frame.Audited:
     if content.is_json:
-        rows = content.records if content.records is not None else content.json
+        rows = content.objects
     elif BATCHED <= set(content.header):
         tests = [dict(zip(content.header, row, strict=False)) for row in content.rows()]
         tool = "llama-batched-bench" if "B" in content.header else "llama-sweep-bench"
         return frame.make(file, tool, [_batched(row) for row in tests])
-    elif "avg_ts" in content.header:
-        rows = [dict(zip(content.header, row, strict=False)) for row in content.rows()]
     else:
-        return frame.make(file, TOOL, [_from_markdown(row) for row in _markdown(content.text)])
-    rows = [row for row in rows if isinstance(row, dict)]
+        rows = [dict(zip(content.header, row, strict=False)) for row in content.rows()]
+        rows = rows if "avg_ts" in content.header else [_from_markdown(row) for row in rows]
     return frame.make(file, TOOL, [_level(row) for row in rows], notes=[*filter(None, map(_cold, rows))])
 
 
@@ -63,8 +59,7 @@ def _cold(row):
     rest = _mean(samples[1:])
     return (
         f"The first of {len(samples)} samples was cold: {samples[0]:.4g} tokens/s, the others {rest:.4g}; "
-        "the "
-        "published mean has it in."
+        "the published mean has it in."
     )
 
 
@@ -96,29 +91,21 @@ def _level(row):
     prompt, generated, rate = number("n_prompt") or 0, number("n_gen") or 0, number("avg_ts") or float("nan")
     samples = row.get("samples_ns")
     level = {
-        "model": row.get("model_filename") or row.get("model_type"),
-        "option": row.get("model_type"),
-        "weights": row.get("model_type"),
-        "gpu": row.get("gpu_info") or row.get("cpu_info"),
-        "engine": "llama.cpp " + str(row.get("backends", "")),
+        "engine": "llama.cpp",
         "engine_version": str(row.get("build_number") or row.get("build_commit") or ""),
         "batch_size": 1,
         "model_bytes": number("model_size") if generated and not prompt else None,
-        "model_parameters": number("model_n_params"),
         "device_times": 1,
         "runs": len(samples) if isinstance(samples, list) else None,
-        "spread_tokens_per_s": number("stddev_ts"),
         "settings": _settings(row),
         "temperature": 0,
+        "warmup_requests": 1,  # it runs each test once before it counts
         "tensor_parallel": _devices(row),
         "sample_tokens_per_s": _mean(row.get("samples_ts")),
         "sample_s": (_mean(samples) or number("avg_ns") or float("nan")) * 1e-9,
-    } | _ALWAYS
+    }
+    level |= declared.read(declared.rows(TOOL)[""], row)
     return level | _rates(prompt, generated, number("n_depth") or 0, rate)
-
-
-# It runs each test once before it counts.
-_ALWAYS = {"warmup_requests": 1}
 
 
 def _settings(row):
@@ -138,72 +125,36 @@ def _mean(values):
     return sum(numbers) / len(numbers) if numbers else None
 
 
+RATE = {"pp": "prompt_tokens_per_s", "tg": "output_tokens_per_s", "pp+tg": "total_tokens_per_s"}
+
+
 def _rates(prompt, generated, depth, rate):
     """Figures of one test: a rate of prompt tokens, of output tokens, or of both together; `depth` tokens
     lie in the cache before."""
-    if prompt and generated:
-        return {
-            "name": "pp+tg",
-            "depth_tokens": depth,
-            "prompt_tokens": prompt,
-            "output_tokens": generated,
-            "total_tokens_per_s": rate,
-        }
-    if prompt:
-        return {
-            "name": "pp",
-            "depth_tokens": depth,
-            "prompt_tokens": prompt,
-            "prompt_tokens_per_s": rate,
-            "output_tokens": 0,
-        }
-    return {
-        "name": "tg",
-        "depth_tokens": depth,
-        "prompt_tokens": depth,
-        "output_tokens": generated,
-        "output_tokens_per_s": rate,
-        "tpot_mean_s": 1 / rate if rate else None,
-    }
-
-
-def _table_at(text):
-    """Where the header of a Markdown table of llama-bench begins, None where there is none."""
-    found = re.search(r"^\|\s*model\s*\|.*\|\s*test\s*\|\s*t/s\s*\|", text, re.M)
-    return found.start() if found else None
-
-
-def _markdown(text):
-    header = []
-    for line in text[_table_at(text) :].splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if not line.strip().startswith("|"):
-            header = []
-        elif "t/s" in cells:
-            header = cells
-        elif header and not set("".join(cells)) <= set("-: "):
-            yield dict(zip(header, cells, strict=False))
+    name = "pp+tg" if prompt and generated else "pp" if prompt else "tg"
+    lengths = {"depth_tokens": depth, "prompt_tokens": prompt or depth, "output_tokens": generated}
+    step = {"tpot_mean_s": 1 / rate} if name == "tg" and rate else {}
+    return {"name": name, RATE[name]: rate} | lengths | step
 
 
 def _from_markdown(row):
+    """A line of the Markdown in the names of the JSON."""
     test = re.match(r"(pp|tg)\s*(\d+)(?:\s*\+\s*tg\s*(\d+))?(?:\s*@\s*d\s*(\d+))?", row.get("test", ""))
     size = re.match(r"([\d.]+) ([KMG]iB)", row.get("size", ""))
     params = re.match(r"([\d.]+) ?([KMBT])", row.get("params", ""))
     rate, _, spread = (part.strip() for part in row.get("t/s", "").partition("±"))
     kind, n, more, depth = test.groups() if test else ("", 0, 0, 0)
-    prompt, generated = (int(n), int(more or 0)) if kind == "pp" else (0, int(n or 0))
-    level = {
-        "model": row.get("model"),
-        "weights": row.get("model"),
-        "engine": "llama.cpp " + row.get("backend", ""),
-        "batch_size": 1,
-        "device_times": 1,
-        "temperature": 0,
-        "model_bytes": float(size[1]) * GIB[size[2]] if size and generated and not prompt else None,
-        "model_parameters": float(params[1]) * BILLIONS[params[2]] if params else None,
-    } | _ALWAYS
-    level |= {"spread_tokens_per_s": _number(spread), "settings": _settings(row)}
-    return level | _rates(prompt, generated, int(depth or 0), _number(rate) or float("nan"))
+    return row | {
+        "model_filename": row.get("model"),
+        "backends": row.get("backend", ""),
+        "model_size": float(size[1]) * GIB[size[2]] if size else None,
+        "model_n_params": float(params[1]) * BILLIONS[params[2]] if params else None,
+        "n_prompt": n if kind == "pp" else 0,
+        "n_gen": more if kind == "pp" else n,
+        "n_depth": depth,
+        "avg_ts": rate,
+        "stddev_ts": spread,
+    }
 
 
 def _number(value):

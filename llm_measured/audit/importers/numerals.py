@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from llm_measured.audit import frame
 from llm_measured.audit.quantities import UNITS
 
 TEXT_CHARS = 60  # of a cell that are looked at
@@ -102,9 +103,6 @@ def of_table(columns: Mapping[str, pd.Series], comma_file: bool) -> tuple[dict[s
             f"The comma was read as the decimal mark and the point as that of thousands{shown}, in "
             f"{_listed(commas)}."
         )
-    indian = [name for name, values in columns.items() if values.astype(str).str.contains(INDIAN).any()]
-    if indian:
-        notes.append(f"Numbers were read as grouped in lakhs (1,00,000 is 100000), in {_listed(indian)}.")
     doubted = [name for name, found in own.items() if len(found.decimal) > 1]
     if doubted:
         notes.append(
@@ -112,9 +110,6 @@ def of_table(columns: Mapping[str, pd.Series], comma_file: bool) -> tuple[dict[s
             f"with {usual!r}."
         )
     return decimals, notes
-
-
-INDIAN = re.compile(r"^\s*\d{1,2}(?:,\d\d)+,\d{3}(?!\d)")
 
 
 def _has_comma(values: pd.Series) -> bool:
@@ -142,7 +137,8 @@ def _texts(values: pd.Series) -> list[str]:
 
 
 def _value(digits: str, decimal: str) -> float:
-    """The number whose digits are written so, NaN where its groups are none; decimals after `decimal`."""
+    """Return the number that is written so, NaN where its groups are none. Decimals come after `decimal`,
+    unless the digits themselves prove the other mark (`_evidence`)."""
     other = "," if decimal == "." else "."
     proven, _ = _evidence(digits)
     if proven and proven != decimal:
@@ -167,7 +163,7 @@ def numbers(
     """
     if pd.api.types.is_numeric_dtype(values):
         found = values.astype(float)
-        return found, pd.Series(np.nan, values.index), step(found), []
+        return found, pd.Series(np.nan, values.index), frame.step(found), []
     out, factors, decimals, strange = [], [], [], []
     for value in values:
         text = str(value)[:TEXT_CHARS].strip() if isinstance(value, str) else value
@@ -176,7 +172,7 @@ def numbers(
             out.append(plain)
             factors.append(float("nan"))
             if plain == plain and plain not in (float("inf"), float("-inf")):
-                decimals.append(_decimals(plain))
+                decimals.append(frame.decimals(plain))
             continue
         read = _read(text, decimal, word)
         out.append(read[0])
@@ -247,18 +243,6 @@ def _scale(unit: str, word: str) -> tuple[float, float] | None:
         return (0.01 if word == "cached_share" else 1.0), nothing
     counted = COUNTED.fullmatch(unit)
     return (1e3 if counted[1] else 1.0, nothing) if counted else None
-
-
-def _decimals(value: float) -> int:
-    """Decimals of the shortest text that gives the number; negative for thousands in an exponent."""
-    text, _, power = f"{value:.12g}".partition("e")
-    return len(text.partition(".")[2]) - int(power or 0)
-
-
-def step(values: pd.Series) -> float:
-    """The finest decimal step in which any of the numbers is written; NaN where there is none."""
-    known = [value for value in values if value == value and abs(value) != float("inf")]
-    return 10.0 ** -max(map(_decimals, known)) if known else float("nan")
 
 
 def moments(values: pd.Series, decimal: str = ".") -> pd.Series:

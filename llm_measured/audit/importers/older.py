@@ -6,48 +6,21 @@ files do not state.
 """
 
 from llm_measured.audit import frame
+from llm_measured.audit.importers import tables
 from llm_measured.audit.importers.content import Content
 
 TOOL = "llama-inference (older layout)"
-LOOKED_FOR = "the columns tok_count, time, question, answer, note"
-COLUMNS = {"tok_count", "time", "question", "answer"}
+COLUMNS = {"tok_count": "output_tokens", "time": "e2e_s", "question": "question", "answer": "answer"}
 
 
 def matches(content: Content) -> bool:
-    return not content.is_json and COLUMNS <= set(content.header)
+    return not content.is_json and {*COLUMNS} <= {*content.header}
 
 
 def load(content: Content, file: str) -> frame.Audited:
-    place = {name: k for k, name in enumerate(content.header)}
-    levels, requests = {}, []
-    for row in content.rows():
-        if len(row) < len(place):
-            raise ValueError(
-                f"{file} is damaged: a row has {len(row)} fields, the header {len(place)}. Copy it anew."
-            )
-        note = row[place["note"]] if "note" in place else ""
-        level = levels.setdefault(note, len(levels))
-        question, answer = row[place["question"]], row[place["answer"]]
-        requests.append(
-            {
-                "level": level,
-                "output_tokens": row[place["tok_count"]],
-                "e2e_s": row[place["time"]],
-                "question": question[: frame.ANSWER_CHARS],
-                "answer": answer[: frame.ANSWER_CHARS],
-                "question_chars": len(question),
-                "answer_chars": len(answer),
-            }
-        )
-    each = [
-        {
-            "level": k,
-            "option": note,
-            "weights": note or "none",
-            "name": note,
-            "batch_size": 1,
-            "concurrency": 1,
-        }
-        for note, k in levels.items()
-    ]
-    return frame.make(file, TOOL, each, requests)
+    content.mapping = COLUMNS | ({"note": "weights"} if "note" in content.header else {})
+    read = tables.load(content, file)
+    note = read.levels["weights"]
+    more = {"option": note, "name": note, "weights": note.replace("", "none")}
+    read.levels = read.levels.assign(tool=TOOL, batch_size=1.0, concurrency=1.0, **more)
+    return read

@@ -10,7 +10,6 @@ from llm_measured.audit.importers.content import Content
 from llm_measured.core import device_peaks
 
 TOOL = "this study"
-LOOKED_FOR = "the columns run_id, experiment, backend, option"
 COLUMNS = {"run_id", "experiment", "backend", "option", "max_new_tokens"}
 LEVEL = (
     "run_id backend backend_version option model gpu tensor_parallel batch_size concurrency "
@@ -35,17 +34,22 @@ def matches(content: Content) -> bool:
 def load(content: Content, file: str) -> frame.Audited:
     rows = [row[: len(content.header)] for row in content.rows()]
     table = pd.DataFrame(rows, columns=content.header, dtype=object)  # `frame.make` types what it takes
-    batches = len(table) and table["experiment"].iloc[0] == "batching"
+    experiment = table["experiment"].iloc[0] if len(table) else ""
+    batches = experiment in ("batching", "context")
     # A batch's shape is its level; of a load, lengths vary within one.
     keys = LEVEL + (["prompt_tokens", "max_new_tokens"] if batches else [])
     numbers = {}  # what tells a level from others -> its number, by the first row of each
     table["level"] = [numbers.setdefault(key, len(numbers)) for key in zip(*(table[k] for k in keys))]
     levels = table[["level", *keys]].drop_duplicates("level").rename(columns=NAMES)
     levels = levels.assign(weights=levels["option"], warmup_requests=1, runs=1, **_sidecar(content.path))
-    levels["device_times"] = table["experiment"].iloc[0] in ("latency", "batching") if len(table) else None
+    levels["device_times"] = (experiment == "latency" or batches) if experiment else None
     requests = table.reindex(columns=["level", "error", "answer", *SAME])
+    counts = table.reindex(columns=["prompt_tokens", "cached_tokens", "chunks", SHARED])
+    counts = counts.apply(pd.to_numeric, errors="coerce")
+    # In one process (no chunks) a hit is of a prefix that the run had the engine keep: that of every prompt.
+    kept = counts[SHARED].isna() & counts["chunks"].isna() & (counts["cached_tokens"] > 0)
     requests = requests.assign(
-        shared_tokens=table.get(SHARED),
+        shared_tokens=counts[SHARED].mask(kept, counts["prompt_tokens"].min() - 1),
         events=_served(table),
         question=table["prompt"],
         answer=table["answer"].str[: frame.ANSWER_CHARS].mask(table["experiment"].isin(READING), ""),

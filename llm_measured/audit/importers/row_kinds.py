@@ -10,19 +10,7 @@ import pandas as pd
 from llm_measured.audit.quantities import meaning
 from llm_measured.core import naming
 
-TEST = {
-    "test",
-    "test_type",
-    "phase",
-    "stage",
-    "kind",
-    "type",
-    "mode",
-    "operation",
-    "task_type",
-    "metric_type",
-    "bench",
-}
+TEST = set("test test_type phase stage kind type mode operation task_type metric_type bench".split())
 # Of a test: prompt alone, answer alone, after so many tokens in the cache, with so many requests at once.
 OF_PROMPT = re.compile(r"pp ?(?P<n>\d+)?|prefill|prompt([-_ ](eval|processing))?|ctx_pp")
 OF_ANSWER = re.compile(r"tg ?(?P<n>\d+)?|decode|decoding|generat(e|ion)|gen|eval|ctx_tg|token[-_ ]generation")
@@ -33,13 +21,15 @@ WARM_UP = {"warmup", "is_warmup", "warm_up", "phase", "stage", "run_type", "type
 WARM = re.compile(r"warm[-_ ]?up.*")
 TRUE = {"true", "yes", "1", "1.0"}
 STATISTIC = {"percentile", "percentiles", "quantile", "quantiles", "statistic", "stat", "aggregation"}
-A_STATISTIC = re.compile(r"p?(\d{2}(?:\.0+)?)(?:th)?%?|mean|avg|average|median|min(?:imum)?|max(?:imum)?")
-CATEGORY = {
-    "category", "profile", "workload", "dataset", "task", "prompt_type", "prompt_name", "use_case", "case",
-    "test_name", "suite", "traffic",
-}  # fmt: skip
+A_STATISTIC = re.compile(
+    r"p?(\d{2}(?:\.0+)?)(?:th)?%?|mean|avg|average|median|min(?:imum)?|max(?:imum)?|lowest|highest"
+)
+WITH_TIME = re.compile(r"[\d.,]+ ?(s|ms|us|ns)")
+CATEGORY = set(
+    "category profile workload dataset task prompt_type prompt_name use_case case test_name suite "
+    "traffic".split()
+)
 MOSTLY = 0.6  # of the cells from which a column or a row of names counts as what it looks like
-LABELS = {"metric", "metrics", "measure", "name", "statistic", "parameter", "key", "field", "item", "kpi", ""}
 
 
 def obeyed(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -69,7 +59,10 @@ def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     if len(table.columns) < 2 or not len(table):
         return table
     first, *others = table.columns
-    cells = list(table[first].fillna("").astype(str).str.strip())
+    # A name that is left out is the one above it.
+    cells = list(table[first].fillna("").astype(str).str.strip().replace("", pd.NA).ffill().fillna(""))
+    beside = [WITH_TIME.fullmatch(str(value)) for value in table[others[-1]]]
+    cells = [f"{cell} ({unit[1]})" if unit else cell for cell, unit in zip(cells, beside)]
     of_rows, of_columns = _measures(cells), _measures(list(others))
     if len(of_rows) < max(1, MOSTLY * len(set(cells))) or len(of_rows) <= len(of_columns):
         return table
@@ -78,27 +71,42 @@ def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         others.remove(units)
         cells = [f"{cell} ({unit})" if str(unit).strip() else cell for cell, unit in zip(cells, table[units])]
     statistics = {c: _suffix(snake(c)) for c in others}
-    rows = []
-    if sum(statistics[c] is not None for c in others) >= max(1, MOSTLY * len(others)):
-        row = {}
-        for cell, (_, values) in zip(cells, table.iterrows(), strict=True):
-            known = meaning(cell)
-            for c in others:
-                named = f"{cell}" if known and not known[0].endswith("_s") else f"{statistics[c]} {cell}"
-                if statistics[c] is not None and str(values[c]).strip():
-                    row.setdefault(named, values[c])
-        rows = [row]
-        notes.append("Each row is a metric and each column a statistic of it: they were read as one level.")
+    if sum(one is not None for one in statistics.values()) >= max(1, MOSTLY * len(others)):
+        rows = _levels_of_statistics(table, cells, statistics)
+        read = "one level" if len(rows) == 1 else f"{len(rows)} levels"
+        notes.append(f"Each row is a metric and each column a statistic of it: they were read as {read}.")
     else:
-        for c in others:
-            row = dict(zip(cells, table[c], strict=True))
-            if any(str(value).strip() for value in row.values()):
-                rows.append(({"option": str(c)} if snake(c) not in ("value", "result") else {}) | row)
-        if len(rows) > 1:
-            notes.append(
-                f"Each column was read as a load level: {', '.join(str(c)[:30] for c in others[:6])}."
-            )
+        rows = _levels_of_columns(table, cells, others)
+        shown = ", ".join(str(c)[:30] for c in others[:6])
+        notes += [f"Each column was read as a load level: {shown}."] if len(rows) > 1 else []
     return pd.DataFrame(rows) if rows else table
+
+
+def _levels_of_statistics(table: pd.DataFrame, cells: list[str], statistics: dict) -> list[dict]:
+    """The levels of rows that `cells` name and whose columns are `statistics` (None: another column): one for
+    each value of the other columns that mean something."""
+    keys = [column for column, statistic in statistics.items() if statistic is None and meaning(str(column))]
+    levels: dict[tuple, dict] = {}
+    for cell, (_, values) in zip(cells, table.iterrows(), strict=True):
+        level = tuple(values[key] for key in keys)
+        row = levels.setdefault(level, dict(zip(keys, level)))
+        known = meaning(cell)
+        for column, statistic in statistics.items():
+            if statistic is None or not str(values[column]).strip():
+                continue
+            counted = known and not known[0].endswith("_s")
+            row.setdefault(cell if counted else f"{statistic} {cell}", values[column])
+    return list(levels.values())
+
+
+def _levels_of_columns(table: pd.DataFrame, cells: list[str], columns: list) -> list[dict]:
+    """A level for each of the `columns` that is not empty, of metrics that `cells` name."""
+    rows = []
+    for column in columns:
+        row = dict(zip(cells, table[column], strict=True))
+        if any(str(value).strip() for value in row.values()):
+            rows.append(({} if snake(column) in ("value", "result") else {"option": str(column)}) | row)
+    return rows
 
 
 def _suffix(plain: str) -> str | None:

@@ -8,6 +8,7 @@ from llm_measured.audit.importers import bounds
 from llm_measured.core.definitions import Value
 
 DEPTH = 60
+BEGINS, ENDS = ("start_map", "start_array"), ("end_map", "end_array")
 
 
 @dataclass
@@ -23,92 +24,58 @@ def parse(path: Path, notes: list[str]) -> list:
     damaged or nested too deep. What was cut is said in `notes`."""
     import ijson
 
-    tree = _Tree()
+    roots: list[Value] = []
+    inside: list[Value] = []  # the lists and objects that are open
+    key, skip, values, cut = "", 0, 0, False  # skip: depth in what nobody reads
     with open(path, "rb") as source:
         try:
             for event, value in ijson.basic_parse(source, use_float=True, multiple_values=True):
-                if event == "number" and tree.numbers is not None:  # the many: gaps of every request
-                    tree.numbers.count += 1
-                    tree.numbers.total += value
+                top = inside[-1] if inside else roots
+                if skip:
+                    skip += (event in BEGINS) - (event in ENDS)
+                elif isinstance(top, Numbers) and event == "number":  # the many: gaps of every request
+                    top.count += 1
+                    top.total += value
+                elif event in ENDS:
+                    inside.pop()
+                elif event == "map_key":
+                    key = value[:200]
+                elif isinstance(top, Numbers) or isinstance(top, dict) and key in bounds.SKIPPED:
+                    skip = int(event in BEGINS)
+                elif len(top) >= (bounds.NAMES if isinstance(top, dict) else bounds.ITEMS):
+                    skip, cut = int(event in BEGINS), True
                 else:
-                    tree.take(event, value)
+                    made = _begun(event, value, bool(inside) and isinstance(top, list))
+                    if isinstance(top, dict):
+                        top[key] = made
+                    else:
+                        top.append(made)
+                    inside += [made] if event in BEGINS else []
+                    values += 1
+                    if values > bounds.VALUES:
+                        raise ValueError(
+                            f"it holds more than {bounds.VALUES:,} values that no known format has"
+                        )
+                    if len(inside) > DEPTH:
+                        raise ValueError("nested too deep")
         except ijson.JSONError as error:
             raise ValueError(str(error)) from None
-    if tree.cut:
+    if cut:
         notes.append(
             f"The file is large: of each list the first {bounds.ITEMS:,} items were read, of each object "
             f"the first {bounds.NAMES:,} names."
         )
-    return tree.roots
+    return roots
 
 
-class _Tree:
-    """The values of a stream of events, as much of them as importers read."""
-
-    def __init__(self) -> None:
-        self.roots, self.cut = [], False
-        self.stack = []  # of [container, name in it]
-        self.numbers = None  # the array of numbers that is open, where one is
-        self.skip = 0  # depth in what nobody reads
-        self.values = 0
-
-    def take(self, event: str, value: Value) -> None:
-        """The next event of `ijson.basic_parse`."""
-        if self.skip:
-            self.skip += (event in ("start_map", "start_array")) - (event in ("end_map", "end_array"))
-        elif event == "map_key":
-            self.stack[-1][1] = value[:200]
-        elif event in ("end_map", "end_array"):
-            self.stack.pop()
-            self.numbers = None
-        else:
-            made = {} if event == "start_map" else [] if event == "start_array" else value
-            kept = _place(self.stack, made, event)
-            self.cut |= kept is None
-            if not self.stack and len(self.roots) < bounds.ITEMS:
-                self.roots.append(made)
-            if event in ("start_map", "start_array"):
-                self._open(made if kept is True else kept)
-            self.values += kept is True
-            if self.values > bounds.VALUES:
-                raise ValueError(f"it holds more than {bounds.VALUES:,} values that no known format has")
-
-    def _open(self, made):
-        """Go on inside `made`, or skip all of it where it is not kept."""
-        if made is None or made is False:
-            self.skip = 1
-            return
-        self.stack.append([made, None])
-        self.numbers = made if isinstance(made, Numbers) else None
-        if len(self.stack) > DEPTH:
-            raise ValueError("nested too deep")
-
-
-def _place(stack, made, event):
-    """Put a value where it belongs: True, or the object to go on with; False where nobody reads it, None
-    where a list or an object is full."""
-    if not stack:
-        return True
-    parent, key = stack[-1]
-    if isinstance(made, str):
-        made = made[: bounds.TEXT_CHARS]
-    if isinstance(parent, dict):
-        if key in bounds.SKIPPED:
-            return False
-        if len(parent) >= bounds.NAMES:
-            return None
-        parent[key] = made
-        return True
-    if isinstance(parent, Numbers):
-        return False
-    if len(parent) >= bounds.ITEMS:
-        return None
+def _begun(event: str, value: Value, listed: bool) -> Value:
+    """The value of an event, a text of it cut, or the list or object that begins; of an array in an array its
+    numbers."""
+    if event == "start_map":
+        return {}
     if event == "start_array":
-        made = Numbers()
-        parent.append(made)
-        return made
-    parent.append(made)
-    return True
+        return Numbers() if listed else []
+    return value[: bounds.TEXT_CHARS] if isinstance(value, str) else value
 
 
 def summary(values: object) -> tuple[int, float]:

@@ -21,17 +21,13 @@ from llm_measured.core import names as known_names
 from llm_measured.core import naming
 
 TOOL = "CSV in the study's words"
-LOOKED_FOR = (
-    "a CSV with at least one of ttft_ms, tpot_ms, itl_ms, e2e_s, output_tokens_per_s, requests_per_s, "
-    "each with the conditions it has; --map theirs=word names others"
-)
 MEASURED = tuple(sorted(quantities.measured()))
 # What was asked of the server where the file has the tokens that came, and the total that says so.
 ASKED = re.compile(r"(?:mean_|avg_)?(?:osl|isl)|(?:random_)?(?:output|input)_(?:len|length|sequence_length)")
 LENGTHS = {"output_tokens": "total_output_tokens", "prompt_tokens": "total_prompt_tokens"}
 # Names of a mean length; any other count of tokens beside several requests may be their total.
 OF_ONE = re.compile(r".*(mean|avg|average|per_request|osl|isl|len|length|max).*")
-OF_RUN = re.compile(r"total_(time|duration|elapsed)(_m?s(ec)?)?")
+OF_RUN = re.compile(r"total(_(time|duration|elapsed))?(_(m?s|m?secs?))?")
 SUM = 0.15  # by which a total may miss rate x time
 NOMINAL = 0.02  # of a length: what was asked and what came differ by more
 WORDS_THEMSELVES = "question", "answer", "error", "succeeded"
@@ -159,6 +155,10 @@ def audited(
 ) -> frame.Audited:
     """`frame.Audited` of a table of texts whose columns mean `found` (name -> word, factor); `of_levels`: its
     rows are load levels, whatever they look like."""
+    # A column of such a name that names no scope is another one.
+    for name in [name for name, (word, _) in found.items() if word == "scope"]:
+        if table[name].map(quantities.scope).isna().all():
+            found = {other: meant for other, meant in found.items() if other != name}
     placed = _placed(table, found, file)
     raw = table
     table, notes, printed = _converted(table, found, decimal_comma)
@@ -323,22 +323,13 @@ def _converted(table, found, decimal_comma):
             spread = numerals.spreads(values) if word.endswith("tokens_per_s") else None
             if spread is not None and "spread_tokens_per_s" not in out:
                 out["spread_tokens_per_s"] = spread
-            values, stated, step, strange = numerals.numbers(values, decimals[name], word)
-            notes += _no_numbers(name, strange)
-            if word.endswith("_s") and "per_s" not in word:
-                if factor is None and stated.isna().any() and not _nanoseconds(name, values, stated):
-                    unknown[name] = word
-                usual = 1e-9 if factor is None and _nanoseconds(name, values, stated) else factor
-                size = stated.fillna(1.0 if usual is None else usual)
-                values, step = values * size, step * size.min()
-            else:
-                values = values * factor
-            printed[word] = step
+            values, printed[word] = _figures(name, values, decimals[name], found[name], unknown, notes)
         out[word] = values
     if settings:
         joined = pd.concat(settings, axis=1).fillna("").agg(list, axis=1)
         out["settings"] = joined.map(lambda cells: ", ".join(cell for cell in cells if cell))
     out = pd.DataFrame(out, index=table.index)
+    notes += _scoped(out, found, printed)
     for total, mean in (("total_prompt_tokens", "prompt_tokens"), ("total_output_tokens", "output_tokens")):
         if total in out and "requests" in out and mean not in out:
             out[mean] = out[total] / out["requests"].where(out["requests"] > 0)
@@ -348,6 +339,52 @@ def _converted(table, found, decimal_comma):
         ratio = (out[word] / before[word]).median()
         printed[word] *= ratio if ratio == ratio else 1.0
     return out, notes, printed
+
+
+OF_SYSTEM = "output_tokens_per_s", "decode_rate", "total_tokens_per_s", "prompt_tokens_per_s"
+
+
+def _scoped(table: pd.DataFrame, found: dict, printed: dict[str, float]) -> list[str]:
+    """Put the output tokens/s of rows that a column calls those of one user or device where such rates
+    belong, in place, and leave their other tokens/s empty; a sentence for each name of a scope."""
+    if "scope" not in table:
+        return []
+    heading = next(name for name, (word, _) in found.items() if word == "scope")
+    cells = table.pop("scope").fillna("").astype(str).str.strip()
+    rates = [rate for rate in OF_SYSTEM if rate in table]
+    notes = []
+    for cell in filter(None, dict.fromkeys(cells)):
+        hit, scope = cells == cell, quantities.scope(cell)
+        if scope == "system":
+            continue
+        own = quantities.of_scope().get(scope or "")
+        for rate in rates:
+            if own and rate in OF_SYSTEM[:2]:
+                moved = table[rate].where(hit)
+                table[own] = table[own].fillna(moved) if own in table else moved
+                printed.setdefault(own, printed[rate])
+            table[rate] = table[rate].mask(hit)
+        number = int(hit.sum())
+        many = f"{heading} is {cell[:30]} in {number} {'row' if number == 1 else 'rows'}"
+        read = f"read as those of one {scope}" if own else "not read: it is no user, no device and not all"
+        notes.append(f"{many}, whose tokens/s were {read}.")
+    return notes
+
+
+def _figures(name, values, decimal, meant, unknown, notes):
+    """(numbers in the unit of the frame, the step in which they are printed) of a column that means `meant`;
+    a time that names no unit is put in `unknown` as it is."""
+    word, factor = meant
+    values, stated, step, strange = numerals.numbers(values, decimal, word)
+    notes += _no_numbers(name, strange)
+    if not word.endswith("_s") or "per_s" in word:
+        return values * factor, step
+    if factor is None and _nanoseconds(name, values, stated):
+        factor = 1e-9
+    if factor is None and stated.isna().any():
+        unknown[name] = word
+    size = stated.fillna(1.0 if factor is None else factor)
+    return values * size, step * size.min()
 
 
 def _setting(name, values):
@@ -485,7 +522,10 @@ def _levels(table, file):
         table["requests"] = table["asked"] - failed
     if "output_tokens_per_s_per_device" in table:
         absent = pd.Series(np.nan, table.index)
-        # Of how many devices nobody says, the rate of all is not known.
-        of_all = table["output_tokens_per_s_per_device"] * table.get("tensor_parallel", absent)
+        # Of how many devices nobody says, the rate of all is not known;
+        # where some only generate, it is theirs.
+        each, generating = table["output_tokens_per_s_per_device"], table.get("generating_devices", absent)
+        of_all = each * generating.fillna(table.get("tensor_parallel", absent))
+        table["output_tokens_per_s_per_device"] = each.where(generating.isna())
         table["output_tokens_per_s"] = table.get("output_tokens_per_s", absent).fillna(of_all)
     return frame.make(file, TOOL, table.rename(columns={"late_s": "late_mean_s"}))

@@ -1,9 +1,12 @@
-"""Every table in a text: of Markdown, of GenAI-Perf's and evalscope's boxes, of grids drawn with + and -."""
+"""Every table in a text: of Markdown, of GenAI-Perf's and evalscope's boxes, of grids drawn with + and -, of
+SQL's INSERT."""
 
+import csv
 import re
 
 BARS = str.maketrans("┃│║｜", "||||")
 RULE = re.compile(r"^[\s|:+=\-─━═┄┏┓┗┛┡┩┌┐└┘├┤┬┴┼╇╈┳┻╋╭╮╰╯╞╪╡╘╧╛╒╤╕╟╢╠╣╔╗╚╝╦╩╬]+$")
+INSERT = re.compile(r"INSERT INTO \S+ *\(([^()]+)\) *VALUES *\((.*)\);?", re.I)
 MOST_TABLES = 200  # of a text
 MOST_COLUMNS = 200  # of a table
 
@@ -26,7 +29,18 @@ def tables(text: str) -> list[list[list[str]]]:
         else:
             _close(found, rows, ruled)
             rows, ruled = [], False
-    return found[:MOST_TABLES]
+    return (found + _inserted(text))[:MOST_TABLES]
+
+
+def _inserted(text: str) -> list[list[list[str]]]:
+    """The tables that INSERT statements of one line each fill, one for each list of columns."""
+    found: dict[str, list[list[str]]] = {}
+    for line in text.splitlines():
+        if match := INSERT.fullmatch(line.strip()):
+            header = [name.strip(' `"') for name in match[1].split(",")]
+            cells = next(csv.reader([match[2]], quotechar="'", skipinitialspace=True))
+            found.setdefault(match[1], [header]).append(cells)
+    return list(found.values())
 
 
 def _close(found: list, rows: list[list[str]], ruled: bool) -> None:

@@ -9,42 +9,19 @@ vllm-project/vllm `vllm/benchmarks/latency.py` and `vllm/benchmarks/throughput.p
 import pandas as pd
 
 from llm_measured.audit import frame
-from llm_measured.audit.importers import json_words, tables
+from llm_measured.audit.importers import declared, json_words, tables
 from llm_measured.audit.importers.content import Content
 from llm_measured.audit.importers.stream import summary
 
 TOOL = "vllm bench"
-LOOKED_FOR = (
-    "request_throughput with mean_ttft_ms, or avg_latency with percentiles, or elapsed_time with "
-    "tokens_per_second"
-)
 LISTS = ["input_lens", "latencies", "start_times", "queue_times", "errors", "generated_texts", "itls"]
 UNLIMITED = 1e6  # requests/s, as people write it who cannot write infinity
 # What these tools call otherwise than tables do. SGLang's concurrency is what was reached, not the limit.
-MAPPING = {
-    "tokens_per_second": "total_tokens_per_s",
-    "total_input": "total_prompt_tokens",
-    "total_output": "total_output_tokens",
-    "concurrency": "metadata",
-    "duration": "duration_s",
-    "elapsed_time": "duration_s",
-    "avg_latency": "e2e_mean_s",
-    "latency": "metadata",
-    "max_concurrent_requests": "metadata",
-    "spec_decode_acceptance_length": "metadata",
-    "accept_length": "metadata",
-}
+MAPPING = {row["path"]: row["column"] for row in declared.rows(TOOL)[""]}
 
 
 def matches(content: Content) -> bool:
-    documents = _documents(content)
-    return bool(documents) and all(map(_kind, documents[:3]))
-
-
-def _documents(content):
-    found = content.records if content.records is not None else content.json
-    found = [found] if isinstance(found, dict) else found if isinstance(found, list) else []
-    return [one for one in found if isinstance(one, dict)]
+    return bool(content.objects) and all(map(_kind, content.objects[:3]))
 
 
 def _kind(document):
@@ -57,12 +34,11 @@ def _kind(document):
 
 
 def load(content: Content, file: str) -> frame.Audited:
-    documents = _documents(content)
+    documents = content.objects
     flat = [json_words.flat(document) for document in documents]
     names = list(dict.fromkeys(name for row in flat for name in row))
     table = pd.DataFrame({name: [row.get(name) for row in flat] for name in names})
-    mapping = MAPPING | {f"percentiles_{q}": f"e2e_p{q}_s" for q in (50, 90, 95, 99)}
-    made = tables.audited(table, tables.meanings(names, mapping | content.mapping), file, of_levels=True)
+    made = tables.audited(table, tables.meanings(names, MAPPING | content.mapping), file, of_levels=True)
     levels, requests = made.levels.assign(tool=TOOL), []
     for k, document in enumerate(documents):
         for column, value in _further(document).items():

@@ -16,6 +16,7 @@ from llm_measured.published.sources._tables import single
 
 ABOUT = about("localmaxxing")
 ENGINES = {"lmstudio": "LM Studio", "vllm": "vLLM", "mlx": "MLX"}
+IN_HOST_MEMORY = re.compile(r"(?:--n-cpu-moe|-ncmoe) [1-9]\d*|--cpu-moe|(?:-ot|--override-tensor) \S*CPU")
 DRAFTED = {"mtp": "MTP", "dflash": "DFlash", "eagle": "EAGLE"}
 
 
@@ -51,9 +52,12 @@ def _columns(r: Record, machine: Record, engine: Record, batch: float) -> dict[s
     name = machine["gpuName"] or (f"Apple {chip}" if machine["chipFamily"] else machine["cpu"])
     told = f"{model} {flags['commandSnippet']} {r['notes']}".lower()
     method = next((DRAFTED[way] for way in DRAFTED if way in told), "not stated")
-    bench = str(flags["commandSnippet"] or "").startswith("llama-bench")
+    command = str(flags["commandSnippet"] or "")
+    bench = command.startswith("llama-bench")
+    host = IN_HOST_MEMORY.search(command)
     drafted = flags["mtpEnabled"] is True or flags["specDecoding"] is True or method != "not stated"
-    depth = re.search(r"\s-d (\d+)\b", str(flags["commandSnippet"])) if bench else None
+    depth = re.search(r"\s-d (\d+)\b", command) if bench else None
+    kept = re.search(r"\s(?:-ctk|--cache-type-k) (\w+)", command)
     two = re.search(r"\bdual gpu\b|\bdevice: \w+,\w", str(r["notes"]).lower())
     caveats = [
         "the rate is of the whole request and holds the prompt's time" if whole else None,
@@ -76,9 +80,10 @@ def _columns(r: Record, machine: Record, engine: Record, batch: float) -> dict[s
         # A fine-tune has the shape of the model that it was made from; one with experts taken out has not.
         "model": names.model(model) or (names.model(base) if base and "reap" not in model.lower() else None),
         "weights_format": engine["quantization"],
-        "kv_format": flags["kvCacheDtype"],
+        "kv_format": flags["kvCacheDtype"] or (kept[1] if kept else None),
         "speculative": method if drafted and not bench else None,
         "context_depth": depth[1] if depth else None,
+        "offload": host[0].lstrip("-") if host else None,
         "prefill_chunk": batch if batch >= 128 else None,
         "input_tokens": prompt,
         "output_tokens": answer,
