@@ -133,13 +133,15 @@ class Load:
         free = [not values["requests"] and not asked.get(level.kind, True) for level in self.levels]
 
         def takes_s(level):
-            busy_s = level.requests * answer_s / max(1.0, gain)
             if level.kind == "closed":
-                return max(busy_s, level.requests * answer_s / level.value)
-            return max(busy_s, level.requests / level.value) + answer_s
+                return level.requests * answer_s / min(level.value, max(1.0, gain))
+            sent = (
+                level.requests if values["requests"] else max(level.requests, self._fewest(level, answer_s))
+            )
+            return max(sent * answer_s / max(1.0, gain), sent / level.value) + answer_s
 
         if any(free) and sum(map(takes_s, self.levels)) > BUDGET_S:
-            self.few = True
+            self.few, self.answer_s = True, answer_s
             for level, sizes, cut in zip(self.levels, self.sizes, free):
                 if cut:
                     level.requests = min(level.requests, self._fewest(level, answer_s))
@@ -248,8 +250,8 @@ class Load:
         before = [rows for tables in self.before.values() for rows in tables]
         answer_s = max(map(levels.median_answer_s, before), default=0.0)
         values = self.setup.parameters
-        if self.few:
-            count = self._fewest(level, answer_s)
+        if self.few:  # no more than were said before the first level
+            count = self._fewest(level, self.answer_s)
         else:
             count = levels.requests_for("open", level.value, values["percentile"], answer_s)
         if count > level.requests:

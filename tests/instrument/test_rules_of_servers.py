@@ -13,6 +13,7 @@ import sys
 import time
 import types
 
+import pandas as pd
 import pytest
 from answers import Words
 from loads import here, make_calls, request_of, tiny
@@ -78,8 +79,12 @@ def test_a_slow_server_is_asked_less_the_lone_request_first(token_s, gain):
         assert left == sorted(left), "none is measured beyond one that was left out"
     assert [len(sizes) for sizes in load.sizes] == [level.requests for level in load.levels]
     load.setup.progress = lambda pairs, count: counts.append(count) or pairs
-    load.setup.parameters["requests"] = 1  # as many as were planned
-    assert [len(list(load.each(list(zip(load.levels, load.sizes)))))] == counts
+    slower = pd.DataFrame({"error": [""], "e2e_s": [60.0]})  # than was said: no level grows for it
+    load.before = {"closed": [slower]}
+    sent = [(level, len(prompts)) for level, prompts in load.each(list(zip(load.levels, load.sizes)))]
+    assert [len(sent)] == counts
+    opened_s = sum(count / level.value for level, count in sent if level.kind == "open")
+    assert opened_s <= 600, "a rate of which a slow answer asks for more requests than fit is left out"
 
 
 BURN = """

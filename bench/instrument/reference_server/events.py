@@ -48,11 +48,6 @@ def stamped(event: Fields) -> bytes:
     return f"{len(text % 0):x}\r\n{text}\r\n".encode()
 
 
-def with_stamp(event: bytes, moment_ns: int) -> bytes:
-    """The bytes of a `stamped` event with `moment_ns` in the place of the stamp, and nothing else changed."""
-    return event.replace(NOW.encode(), NOW.encode() % moment_ns)
-
-
 def plain(status: int, text: str, more: str = "") -> bytes:
     """A response that is no stream."""
     head = HEAD.format(status, "application/json", f"Content-Length: {len(text.encode())}{more}")
@@ -82,7 +77,7 @@ class Completion:
         messages = self.prompt if self.chat else [{"content": self.prompt}]
         words: list[Token] = []
         for message in messages:
-            words += f"{message.get('role', '')} {message.get('content', '')}".split()
+            words += f"{message.get('role', '')} {message.get('content') or ''}".split()
         if self.chat:
             words.append("assistant")
         return words
