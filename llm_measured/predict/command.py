@@ -91,7 +91,7 @@ def told(found: answer.Answer, cases: bool = True) -> str:
     ]
     lines += _as_on_cards(setup) if cases else []
     if cases and len(found.exact):
-        lines.append("Rows of exactly this:")
+        lines.append("Rows of this setup and engine family:")
         lines += [f"  {case(row)}" for _, row in found.exact.head(6).iterrows()]
     lines.append(_memory(found))
     users = setup["users"]
