@@ -90,7 +90,11 @@ def _placed(rows: pd.DataFrame) -> Iterator[str]:
     if found.setup["guessed"]:
         yield f"  Guessed: {'; '.join(found.setup['guessed'])}."
     nearest = found.exact if len(found.exact) else found.near
-    yield "  Measured by others, this setup and engine family:" if len(found.exact) else "  Published and nearest:"
+    yield (
+        "  Measured by others, this setup and engine family:"
+        if len(found.exact)
+        else "  Published and nearest:"
+    )
     for _, row in nearest.head(5).iterrows():
         yield f"  {command.case(row)}"
 

@@ -239,5 +239,7 @@ def test_a_restart_between_two_levels_is_waited_for(away_s):
     began = time.monotonic()
     rows, loop = here(url, make_calls(url, 4), concurrency=2, timeout_s=30, has_answered=True)
     assert all(map(whole, rows)), rows[0]["error"]
-    assert 0 < client.report(loop)["away_s"] <= time.monotonic() - began, "how early the client comes is the machine's"
+    assert 0 < client.report(loop)["away_s"] <= time.monotonic() - began, (
+        "how early the client comes is the machine's"
+    )
     assert max(row["e2e_s"] for row in rows) < away_s, "what it was away is in no time"
