@@ -200,7 +200,7 @@ def study(slurm, tmp_path):
     # No accounting on this Slurm, and no hour to wait between two looks at the queue.
     here = "--slurm-no-account --slurm-status-command squeue --slurm-init-seconds-before-status-checks 2"
     command = f"snakemake --workflow-profile profiles/slurm {here} --seconds-between-status-checks 2"
-    command += " --config engines=fake repeats=1 experiments=latency -- measure"
+    command += " --config engines=fake repeats=1 experiments=latency all=1 -- measure"
     log = tmp_path / "log.txt"
     with open(log, "w") as words:
         process = subprocess.Popen(
@@ -249,7 +249,7 @@ def test_a_killed_run_is_submitted_again_and_no_two_overlap(slurm, study, tmp_pa
     jobs = slurm.jobs()
     print(*jobs.items(), log.read_text(), sep="\n")
     assert process.returncode == 0, log.read_text()
-    # The roofs of the device are a job as well.
+    # With all=1 the roofs of the device are a job as well.
     states = sorted(state for state, *_ in jobs.values())
     assert max(at_once) == 1 and states == ["CANCELLED", *["COMPLETED"] * (len(RUNS) + 1)]
     assert jobs[running[0]][0] == "CANCELLED"
