@@ -14,40 +14,34 @@ from llm_measured.published import checks, comparable, derived
 # Runs that strangers sent in, over several lengths together, hold shared and partly offloaded machines: of
 # these a case is the median of at least so many.
 FEWEST_SENT_IN = 4
-# When sources measured whose rows state no date but that of their repository's last change: by their texts
-# and their newest model (argonne: Qwen2 of June 2024, no Llama 3.1).
-MEASURED = {"argonne-llm-inference-bench": "2024-07", "gpt-fast": "2023-12", "autoawq": "2023-12"}
-# GB of accelerators that a source names without their variant: its scripts for the A100 are queued on Polaris
-# (vLLM/A100, run_benchmarks.sh), whose A100 have 40 GB (ALCF's user guide, machine overview).
-MEMORY = {"argonne-llm-inference-bench: Nvidia A100 GPU": 40.0}
 SHORTEST_ANSWER = 32  # tokens, below which a rate is mostly its start
+LONG_ANSWER = 300  # tokens, from which prompts of which nobody states the length are few beside it
 TAKEN = 0.9  # of the memory: what engines take of it where nobody told them otherwise
 FEW_USERS = 8  # up to which a source may say less of how they were served
 # What a case of a source is made of.
 CASE = ["source", "machine", "accelerators", "split", "model", "format", "engine", "era", "users", "depth"]
 CASE += ["cache_bytes_per_token", "ratio", "host_share", "host_sold"]
-# Sources in which strangers send in what their own machines do, shared and power-limited ones among them.
-CROWD = {"localscore", "pocketpal", "localmaxxing", "llmfit-community"}
 
 
 def eligible(rows: pd.DataFrame) -> pd.Series:
     """Which rows say how fast tokens come to each user: whole answers, no speculation, not MLPerf, no
     objection of the importer, everything on the accelerator, and one model on all of them; of many users
-    also no queue, and prompts on the same accelerators."""
-    users = derived.in_flight(rows)
+    also no queue, and prompts on the same accelerators, of a length stated or little beside answers."""
+    users = derived.in_flight(rows).round()  # those in flight may be a mean
     rate = derived.derived(rows)["output_tokens_per_s_per_request"].notna()
     parallel = rows["tp"].fillna(1) * rows["pp"].fillna(1)
     replicas = rows["accelerators_prefill"].notna() | (
         rows["tp"].notna() & (parallel != rows["accelerators"])
     )
     queue = rows["max_num_seqs"] < users
+    prompts_unknown = rows["input_tokens"].isna() & (rows["output_tokens"] < LONG_ANSWER)
     backend = (rows["backend"].fillna("") + " " + rows["engine"].fillna("")).str.lower()
     kinds = hardware.by_accelerator()["kind"]
     beside = backend.str.contains(r"\bcpu\b|xnnpack") & ~rows["accelerator"].map(kinds).isin(["CPU", "phone"])
     return (
         users.between(1, question.MOST_USERS)
-        & (users % 1 == 0)
         & ~((users > FEW_USERS) & (replicas | queue))
+        & ~((users > 1) & prompts_unknown)
         & rate
         & ~beside
         & rows["comparable_within"].isna()
@@ -58,24 +52,13 @@ def eligible(rows: pd.DataFrame) -> pd.Series:
         & ~rows["flags"].fillna("").str.contains(r"n_gpu_layers=0\b")
         & rows["caveat"].isna()
         & rows["duplicate_of"].isna()
-        & ~stated_twice(rows)
     )
-
-
-def stated_twice(rows: pd.DataFrame) -> pd.Series:
-    """Which rows state of all accelerators the very number that their source states elsewhere of each: a
-    heading that was corrected later, or the same measurement of one accelerator."""
-    same = ["source", "accelerator_raw", "checkpoint_raw", "weights_format", "accelerators", "batch"]
-    same += ["input_tokens", "output_tokens", "throughput_raw"]
-    of_each = rows["throughput_scope"] == "per_accelerator"
-    again = of_each.groupby([rows[name] for name in same], dropna=False).transform("any")
-    return again & ~of_each & rows["throughput_raw"].notna()
 
 
 def asked(rows: pd.DataFrame) -> pd.DataFrame:
     """The published `rows` as questions, same index: what a reader would write to ask for them."""
     unknown = rows["accelerator"].fillna("").isin(comparable.NO_VARIANT)
-    date = rows["measured_on"].fillna(rows["source"].map(MEASURED)).fillna(rows["published_on"])
+    date = rows["measured_on"].fillna(rows["published_on"])
     when = date.str[:4].astype(float) + (date.str[5:7].replace("", None).astype(float) - 0.5).fillna(6) / 12
     # A version says more than the day on which somebody ran it.
     of_version = [
@@ -84,13 +67,12 @@ def asked(rows: pd.DataFrame) -> pd.DataFrame:
     ]
     kinds = rows["accelerator"].map(hardware.by_accelerator()["kind"])
     by_rows = rows["flags"].fillna("").str.contains(r"split[-_]mode=row|-sm row")
-    known = rows["source"] + ": " + rows["accelerator_raw"].fillna("")
     tensor = (rows["tp"] > 1) & (rows["tp"] == rows["accelerators"]) | by_rows
     return pd.DataFrame(
         {
             # "CPU" names no processor.
             "accelerator": rows["accelerator"].where(~unknown, rows["accelerator_raw"].replace("CPU", "")),
-            "accelerator_memory_gb": rows["accelerator_memory_gb"].fillna(known.map(MEMORY)),
+            "accelerator_memory_gb": rows["accelerator_memory_gb"],
             "model": rows["model"].fillna(rows["checkpoint_raw"]),
             "weights_format": rows["weights_format"].fillna(""),
             "engine": rows["engine"].fillna("any") + " " + rows["backend"].fillna(""),
@@ -123,8 +105,8 @@ def setups(rows: pd.DataFrame) -> pd.DataFrame:
     known = rows["context_depth"].notna() | rows["input_tokens"].notna()
     given, made = derived.lengths(rows)
     cached = rows["context_depth"].fillna(0) + given.fillna(0) + made.fillna(128) / 2
-    table["users"] = derived.in_flight(rows).fillna(1)
-    table["context"] = cached.where(known, question.USUAL_CONTEXT)
+    table["users"] = derived.in_flight(rows).fillna(1).round()
+    table["context"] = cached.where(known, cached.clip(lower=question.USUAL_CONTEXT))
     table["depth"] = depth(table["context"])
     table["host_share"] = on_host(rows, table)
     # A batch that starts at once has no prompts in its steps where the time of a token is stated apart.
@@ -176,7 +158,8 @@ def cases(rows: pd.DataFrame) -> pd.DataFrame:
         table[name] = part[name]
     table["mixed"] = (part["lengths"] == "mixed").to_numpy()
     table["fine"] = (part["audit"] != checks.EXCLUDED).to_numpy()
-    table["crowd"] = part["source"].isin(CROWD)
+    # Strangers send in what their own machines do, shared and power-limited ones among them.
+    table["crowd"] = part["measured_by"].fillna("").str.startswith("users of")
     table["rate"] = derived.derived(part)["output_tokens_per_s_per_request"]
     table = table[(table["refused"] == "") & ~waiting(part, table)]
     table["outside"] = step.outside(table)

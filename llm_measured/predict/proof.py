@@ -356,7 +356,7 @@ def worst(made: pd.DataFrame) -> pd.DataFrame:
         (part["era"] == "2023", "an engine of 2023"),
         ((part["users"] > 1) & (part["mixture"] == "mixture"), "a mixture under load"),
         (part["users"] > 1, "load: queue, prompts or a client that is not said"),
-        (part["source"].isin(cases.CROWD), "sent in by strangers: shared or power-limited"),
+        (part["crowd"], "sent in by strangers: shared or power-limited"),
         (part["unseen"], "engine, generation or format that no other source has"),
         (part["context"] > 16384, "depth"),
         (part["mixture"] == "mixture", "a mixture"),

@@ -25,7 +25,7 @@ from llm_measured.published.reading import LeftOut, Raw, Row, SourceError
 
 # The checkout's: raw files, rows by source and what was left out are no part of the package.
 DATA = Path(__file__).resolve().parents[2] / "data" / "observatory"
-VERSION = "2026.11.7"  # of the data; data/observatory/CHANGELOG.md says what each version changed
+VERSION = "2026.11.8"  # of the data; data/observatory/CHANGELOG.md says what each version changed
 
 
 @dataclass

@@ -158,3 +158,40 @@ def test_layers_on_several_cards_are_a_pipeline():
     assert (rows.loc[moved.index, "engine"] == "llama.cpp").all() and len(moved) > 100
     assert (rows.loc[moved.index, "tp"] == 1).all()
     assert (rows.loc[moved.index, "pp"] == moved.map(lambda told: told["tp"])).all()
+
+
+def committed(source, **values):
+    """The committed rows of `source` that have `values`."""
+    rows = build.table()
+    rows = rows[rows["source"] == source]
+    return rows[np.logical_and.reduce([rows[name] == value for name, value in values.items()])]
+
+
+ARGONNE = "argonne-llm-inference-bench"
+
+
+@pytest.mark.parametrize(
+    ("source", "chosen", "column", "expected"),
+    [
+        (ARGONNE, {"accelerator_raw": "Nvidia A100 GPU"}, "accelerator", {"a100-sxm-40gb"}),
+        (ARGONNE, {"accelerator_raw": "Nvidia GH200 GPU"}, "accelerator", {"gh200-96gb"}),
+        (ARGONNE, {"accelerator_raw": "AMD MI250 GPU", "engine": "vLLM"}, "accelerator", {"mi250"}),
+        (ARGONNE, {"accelerator_raw": "AMD MI300X GPU", "engine": "vLLM"}, "version_name", {"0.6.1"}),
+        (ARGONNE, {"flags": "parallelism=Pipeline Parallelism", "accelerators": 4}, "pp", {4}),
+        (ARGONNE, {"flags": "parallelism=Hybrid TP = 2 and PP = 2"}, "tp", {2}),
+        (ARGONNE, {"flags": "parallelism=EP"}, "tp", set()),
+        ("tensorrt-llm", {"throughput_raw": 670, "batch": 1280}, "throughput_scope", {"per_accelerator"}),
+        ("tensorrt-llm", {"throughput_raw": 1237, "batch": 64}, "throughput_scope", {"all"}),
+        ("aiconfigurator", {"accelerator_raw": "gb200", "concurrency": 288}, "accelerators", {4}),
+        ("gpt-fast", {"model": "llama-3.1-8b"}, "measured_on", set()),
+    ],
+)
+def test_what_a_source_states_beside_its_numbers_stands_in_its_rows(source, chosen, column, expected):
+    rows = committed(source, **chosen)
+    assert len(rows) and set(rows[column].dropna()) == expected
+
+
+def test_latencies_that_hold_a_start_have_a_caveat():
+    rows = committed(ARGONNE, accelerator_raw="Intel PVC GPU", engine="vLLM")
+    held = rows["caveat"].fillna("").str.contains("17 s")
+    assert held.sum() == 77 and (held == (rows["accelerators"] == 1)).all()

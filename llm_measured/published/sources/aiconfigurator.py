@@ -4,7 +4,9 @@ request.
 Rules of this source alone. The file does not say which statistic its times are: where a row equals one of
 InferenceX's to the last digit it is the mean (check `same_numbers`), so all are imported as means.
 `model_path` names DeepSeek-V3 or R1 for runs of InferenceX's `dsr1`: the id of the row, or `model=` of
-its source, decides. `batch_size` is a concurrency. There is no throughput column."""
+its source, decides. `batch_size` is the concurrency of one copy of the model, and of one rank where
+attention is split by users: where it is below the stated concurrency otherwise, several copies served it.
+There is no throughput column."""
 
 import re
 from collections.abc import Iterator
@@ -29,13 +31,16 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 checkpoint, printed = "DeepSeek-R1", {"checkpoint_raw": r["model_path"]}
             apart = r["mode"] == "disagg"
             cards = _cards(r, "prefill_"), _cards(r, "decode_")
+            users = told.get("silicon_concurrency") or (None if apart else r["batch_size"])
+            copies = 1 if apart else _copies(r, number(users))
+            own = _cards(r, "")
             yield at.row(
                 printed=printed | {"statistic": None},
                 original_id=r["id"],
                 measured_on=told.get("measured", "")[:10] or None,
                 measured_by=None if re.match(r"db-dump|source_file=\d{4}-", origin) else "NVIDIA",
                 accelerator_raw=r["system"],
-                accelerators=(sum(cards) if None not in cards else None) if apart else _cards(r, ""),
+                accelerators=(sum(cards) if None not in cards else None) if apart else own and own * copies,
                 accelerators_prefill=cards[0] if apart else None,
                 accelerators_decode=cards[1] if apart else None,
                 engine=r["backend"],
@@ -47,8 +52,9 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 tp=number(r["decode_tp_size" if apart else "tp_size"]),
                 pp=number(r["decode_pp_size" if apart else "pp_size"]),
                 ep=number(r["decode_moe_ep_size" if apart else "moe_ep_size"]),
+                dp=copies if copies > 1 else None,
                 workload="closed_loop",
-                concurrency=told.get("silicon_concurrency") or (None if apart else r["batch_size"]),
+                concurrency=users,
                 input_tokens=r["isl"],
                 output_tokens=r["osl"],
                 lengths="max",
@@ -64,3 +70,11 @@ def _cards(r: dict, prefix: str) -> float | None:
     if sizes[0] is None or workers is None:
         return None
     return sizes[0] * (sizes[1] or 1) * (sizes[2] or 1) * workers
+
+
+def _copies(r: dict, users: float | None) -> float:
+    ranks, batch = number(r["attention_dp_size"]), number(r["batch_size"])
+    if ranks is None or not users or not batch:
+        return 1
+    copies = users / (batch * max(ranks, 1))
+    return copies if copies > 1 and copies.is_integer() else 1

@@ -1,6 +1,15 @@
 """LLM-Inference-Bench of Argonne: latency of one batch; its throughput is computed from it, prompt and
 answer together. Input and output have the same length.
 
+What the files leave out stands in the source's scripts and READMEs. A100: jobs of Polaris (vLLM/A100,
+run_benchmarks.sh), whose A100 have 40 GB and NVLink (argonne-lcf/user-guides, Polaris, machine-overview).
+H100: "H100 80GB HBM3", 700 W (llama.cpp/H100/README.MD, nvidia-smi of September 2024). GH200: JLSE's
+(vLLM/GH200/README.MD), which is a "GH200 480GB" with 95 GB and 3.5 TB/s of triad (an Argonne author's
+jtchilders/floptic, results/jlse_gpu_gh200.md). MI250 with vLLM: cards of two dies, as 4 and 8 in parallel
+(run-throughput-bench.sh) are the file's 2 and 4, and Llama-2-70B in 16 bits is on two. Versions: README of
+each folder, vLLM/GH200/run-throughput-bench.sh, TensorRT-LLM/H100's requirements.txt. Measured in 2024: Qwen2
+of June is in it, the paper is of November.
+
 Rules of this source alone. llama.cpp's "batch" is `-b` of llama-bench, the chunk of *one* prompt (README
 of the repository): concurrency 1, `prefill_chunk`. `avg_power` of Fig_16 and of part of Fig_10 is in
 milliwatts: more than 20 kW for one accelerator can be nothing else. Fig_3 writes two formats with a comma
@@ -15,6 +24,26 @@ from llm_measured.published.sources import about
 
 ABOUT = about("argonne-llm-inference-bench")
 OTHER = re.compile(r"Fig_(1_b|21|22)")
+MACHINES = {
+    "Nvidia A100 GPU": "a100-sxm-40gb",
+    "Nvidia H100 GPU": "h100-sxm",
+    "Nvidia GH200 GPU": "gh200-96gb",
+}
+VERSIONS = {
+    ("Nvidia GH200 GPU", "vLLM"): "0.5.3.post1",
+    ("Nvidia GH200 GPU", "TensorRT-LLM"): "0.12.0",
+    ("Nvidia H100 GPU", "TensorRT-LLM"): "0.11.0",
+    ("Intel PVC GPU", "vLLM"): "0.5.2",
+    ("Intel Max 1550", "vLLM"): "0.5.2",
+    ("AMD MI250 GPU", "vLLM"): "0.6.1",
+    ("AMD MI300X GPU", "vLLM"): "0.6.1",
+}
+WAYS = {"tp": r"TP|Tensor", "pp": r"PP|Pipeline"}
+WITHOUT_CACHE = "without a KV cache every token computes the prompt again"
+STARTED = (
+    "some 17 s of each latency are a start, the same at every length: the source's own lines of Intel Max "
+    "1550, the same card, have 2.0 s where these have 18.7"
+)
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:
@@ -52,20 +81,33 @@ def _joined_again(r: Record) -> Record:
     return Record(zip(keys, merged))
 
 
+def _ways(text: str | None, cards: str | None) -> dict[str, str | None]:
+    """Return tp and pp of "TP", "Pipeline Parallelism", "Hybrid TP = 2 and PP = 2"; none where experts are
+    split."""
+    found = {name: re.search(rf"\b(?:{way})\b\W*(\d*)", text or "") for name, way in WAYS.items()}
+    return {name: way[1] or cards for name, way in found.items() if way and "EP" not in (text or "")}
+
+
 def _row(at: Place, r: Record, latency: str | None) -> Row | LeftOut:
-    batch, one = r["Batch Size"], r["Framework"] == "llama.cpp"
+    card, engine, cards = r["Hardware"], r["Framework"], r["Num of Hardware"]
+    batch, one = r["Batch Size"], engine == "llama.cpp"
     length = number(r["Input Output Length"])
     formats = dict(re.findall(r"(Weight|KV Cache)\s*=\s*(\w+)", r["kv_cache_dtype"] or ""))
     power = number(r["avg_power"])
-    milliwatts = bool(power) and power > 20_000 * (number(r["Num of Hardware"]) or 1)
+    milliwatts = bool(power) and power > 20_000 * (number(cards) or 1)
     no_cache = "without" in (r["KV Cache"] or "").lower()
+    caveat = STARTED if (card, engine, cards) == ("Intel PVC GPU", "vLLM", "1") else None
+    in_dies = (card, engine) == ("AMD MI250 GPU", "vLLM")
     draft = r["speculative model"]
     return at.row(
         printed=({"batch": batch, "concurrency": batch, "workload": "static_batch"} if one else {})
         | ({"power_w": power} if milliwatts else {}),
-        accelerator_raw=r["Hardware"],
-        accelerators=r["Num of Hardware"],
-        engine=r["Framework"],
+        measured_on="2024",
+        accelerator_raw=card,
+        accelerator="mi250" if in_dies else MACHINES.get(card),
+        accelerators=cards,
+        engine=engine,
+        engine_version=VERSIONS.get((card, engine)),
         flags=joined(
             kv_cache=r["KV Cache"],
             kv_block=r["KV Cache Block_size"],
@@ -75,6 +117,7 @@ def _row(at: Place, r: Record, latency: str | None) -> Row | LeftOut:
         weights_format=formats.get("Weight"),
         kv_format=formats.get("KV Cache"),
         speculative=(None if draft is None else "none" if draft.lower() == "none" else draft),
+        **_ways(r["Parallelism Type"], cards),
         workload="single" if one else "static_batch",
         batch=None if one else batch,
         concurrency=1 if one else batch,
@@ -88,5 +131,5 @@ def _row(at: Place, r: Record, latency: str | None) -> Row | LeftOut:
         latency_raw_s=latency,
         power_w=scaled(power, "0.001") if milliwatts else power,
         power_scope="accelerators" if power else None,
-        caveat="without a KV cache every token computes the prompt again" if no_cache else None,
+        caveat=WITHOUT_CACHE if no_cache else caveat,
     )

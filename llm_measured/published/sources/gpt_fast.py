@@ -1,5 +1,6 @@
 """gpt-fast's tables: tokens/s of one sequence on A100-80GB at 330 W, 1 to 8 of them, and on one die of an
-MI250X."""
+MI250X. Lines of Llama-2 and Mixtral are of the repository's first month, December 2023, those of Llama-3.1 of
+its last change."""
 
 import re
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ def _row(at: Place, model: str | None, cell: str, technique: str, count: float, 
     precision = "bfloat16" if re.search(r"base", technique, re.I) else technique
     return at.row(
         **single(leading(cell)),
+        measured_on=None if "Llama-3" in (model or "") else "2023-12",
         accelerator_raw=card or "A100-80GB",
         accelerators=count,
         tp=count,
