@@ -7,7 +7,7 @@ from bench import inputs
 from bench.observations import schema
 from bench.topics import estimates, machines
 
-SHAPE = ["cached_tokens", "pass_tokens"]
+SHAPE = ["prefix_tokens", "pass_tokens"]
 PREDICTED = ["backend", "option", "model", "pass_tokens"]  # what a row of the predictions is of
 ACCEPTANCE = np.linspace(0, 1, 10001)
 
@@ -15,13 +15,13 @@ ACCEPTANCE = np.linspace(0, 1, 10001)
 def table(requests: pd.DataFrame) -> pd.DataFrame:
     """Return one row per configuration, prefix and number of new tokens, on every machine.
 
-    Columns cached_tokens (the prefix that the engine was asked to keep), runs, pass_s (median over the passes
-    of a run, its mean over runs), ratio (to the pass over one token of the same run, mean over runs), both
+    Columns prefix_tokens (that the engine was asked to keep), runs, pass_s (median over the passes of a run,
+    its mean over runs), ratio (to the pass over one token of the same run, mean over runs), both
     with their `_interval`, acceptance_needed, and what data/passes_predictions.csv predicted.
     """
     rows = machines.every(requests, "passes")
-    rows = rows.assign(cached_tokens=rows["expected_cached_tokens_high"])
-    rows = rows.assign(pass_tokens=rows["prompt_tokens"] - rows["cached_tokens"])
+    rows = rows.assign(prefix_tokens=rows["expected_cached_tokens_high"])
+    rows = rows.assign(pass_tokens=rows["prompt_tokens"] - rows["prefix_tokens"])
     keys = [*schema.CONFIGURATION, *SHAPE]
     timed = rows[rows["error"] == ""].groupby(["run_id", "experiment", "started", *keys], as_index=False)
     passes = timed.agg(pass_s=("ttft_s", "median"))

@@ -30,6 +30,7 @@ def test_a_pass_costs_more_the_more_tokens_it_has_and_a_draft_pays_above_a_share
     table = tables.tables(store.load(folder=tmp_path))["passes"].set_index("pass_tokens")
     assert table["ratio"].tolist() == pytest.approx([1 + 0.25 * k for k in range(8)])
     assert table.loc[1, "pass_s"] == pytest.approx(0.0315, rel=0.01) and (table["runs"] == 2).all()
+    assert (table["prefix_tokens"] == 128).all()
     assert table.loc[4, "predicted_ratio"] > 1 and table.loc[4, "ratio_interval"] == pytest.approx(0)
     needed = table["acceptance_needed"]
     assert needed[2] == pytest.approx(0.25, abs=1e-3), "two tokens for 1.25 passes: one in four accepted"
