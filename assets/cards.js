@@ -10,8 +10,10 @@
   };
   const link = (text, href) => made("a", { href }, text);
   const devices = unpacked(cards.devices), models = unpacked(cards.models);
-  const cardOf = (name) => devices.find((row) => row.device === name), modelOf = (name) => models.find((row) => row.model === name);
-  const NUMBER = { sorter: "number", hozAlign: "right", headerHozAlign: "right", headerFilterFunc: ">=", headerFilterPlaceholder: "≥" };
+  const cardOf = (name) => devices.find((row) => row.device === name?.split(": ")[0]), modelOf = (name) => models.find((row) => row.model === name);
+  const NUMBER = { sorter: "number", hozAlign: "right", headerHozAlign: "right", headerFilterPlaceholder: "≥ or =" };
+  const matches = (asked, value) => (asked.startsWith("=") ? String(value) === asked.slice(1) : typeof value === "number" ? value >= Number(asked) : String(value ?? "").toLowerCase().includes(asked.toLowerCase()));
+  const query = new URLSearchParams(location.search); // cards.html?rtx-4090&model=llama-3.1-8b&bits=4: a filter by the name of its column
   const LINKS = {
     card: (name) => (cardOf(name) ? link(name, `?${cardOf(name).address}`) : name ?? ""),
     model: (name) => (modelOf(name) ? link(name, `?${modelOf(name).address}`) : name ?? ""),
@@ -23,8 +25,9 @@
     const holder = made("div", {}), save = made("button", { type: "button" }, "CSV of the rows shown"), count = made("output", {});
     place.append(made("div", { className: "table-tools" }, made("b", {}, title), save, count), holder);
     const table = new Tabulator(holder, {
-      data, layout: "fitDataStretch", height: data.length > 20 ? "75vh" : false, placeholder: "no such row", nestedFieldSeparator: false,
-      columnDefaults: { headerFilter: "input", headerSortTristate: true },
+      data, layout: "fitDataStretch", maxHeight: "75vh", placeholder: "no such row: clear a filter", nestedFieldSeparator: false,
+      columnDefaults: { headerFilter: "input", headerFilterFunc: matches, headerSortTristate: true },
+      initialHeaderFilter: columns.filter((column) => query.get(column.title)).map((column) => ({ field: column.field, value: (column.sorter ? "=" : "") + query.get(column.title) })),
       columns: columns.map((column) => ({ ...column, headerFilterParams: { elementAttributes: { "aria-label": `Filter: ${column.title}` } } })),
       ...more,
     });
@@ -54,7 +57,7 @@
     box.replaceChildren();
     const choose = made("select", { ariaLabel: "A model" }, made("option", {}, "choose a model …"), ...models.map((row) => made("option", { value: row.address }, row.model)));
     choose.addEventListener("change", () => { location.search = choose.value; });
-    return grid(box, "Tokens/s of one user, 4 bits", columns, data, { height: "85vh", layout: "fitColumns", columnDefaults: { headerFilter: "input", headerWordWrap: true, minWidth: 95 } }).then(() => box.querySelector(".table-tools").append(choose));
+    return grid(box, "Tokens/s of one user, 4 bits", columns, data, { height: "85vh", maxHeight: false, layout: "fitColumns", columnDefaults: { headerFilter: "input", headerFilterFunc: matches, headerWordWrap: true, minWidth: 95 } }).then(() => box.querySelector(".table-tools").append(choose));
   }
 
   async function one(own, name, kind) {
@@ -72,7 +75,7 @@
       { initialSort: [{ column: other, dir: "asc" }] });
     const script = made("script", { src: `../downloads/cards/${own.address}.js` });
     await new Promise((done) => { script.onload = script.onerror = done; document.head.append(script); });
-    const rows = unpacked(cardRows), names = cardRows.columns.filter((column) => column !== (kind === "device" ? "card" : "model"));
+    const rows = unpacked(cardRows), names = cardRows.columns.filter((column) => rows.some((row) => row[column] !== name));
     await grid(box, `${name}, every row`, columnsOf(rows, names.map((column) => [column, column])), rows);
   }
 

@@ -22,14 +22,10 @@ function equip(box, table, number) {
   const name = box.getAttribute("aria-label");
   const count = made("output", { className: "rows-shown" });
   const tell = () => { count.textContent = `${rows.filter(visible).length} of ${rows.filter((row) => !row.hidden).length} rows`; };
-  const search = made("input", { type: "search", placeholder: "Search the rows", autocomplete: "off" });
-  search.setAttribute("aria-label", `Search the rows of: ${name}`);
+  const search = made("input", { type: "search", placeholder: "Search the rows", autocomplete: "off", ariaLabel: `Search the rows of: ${name}` });
   search.addEventListener("input", () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const row of rows) {
-      const text = row.textContent.toLowerCase();
-      row.classList.toggle("no-match", !words.every((word) => text.includes(word)));
-    }
+    for (const row of rows) row.classList.toggle("no-match", !words.every((word) => row.textContent.toLowerCase().includes(word)));
     tell();
   });
   const choices = heads.map((head, place) => {
@@ -40,18 +36,14 @@ function equip(box, table, number) {
     return made("label", {}, choice, ` ${head.textContent.trim()}`);
   });
   const columns = made("details", { className: "columns" }, made("summary", {}, "Columns"), made("fieldset", {}, made("legend", {}, "Columns shown"), ...choices));
-  columns.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") { columns.open = false; columns.querySelector("summary").focus(); }
-  });
+  columns.addEventListener("keydown", (event) => { if (event.key === "Escape") { columns.open = false; columns.querySelector("summary").focus(); } });
   const save = made("button", { type: "button" }, "CSV of the rows shown");
   save.addEventListener("click", () => {
     const address = URL.createObjectURL(new Blob([csv(table)], { type: "text/csv" }));
     made("a", { href: address, download: `${document.location.pathname.split("/").pop().replace(/\.html$/, "") || "index"}-table-${number}.csv` }).click();
     URL.revokeObjectURL(address);
   });
-  const tools = made("div", { className: "table-tools" }, search, columns, save, count);
-  tools.setAttribute("role", "group");
-  tools.setAttribute("aria-label", `Tools for: ${name}`);
+  const tools = made("div", { className: "table-tools", role: "group", ariaLabel: `Tools for: ${name}` }, search, columns, save, count);
   box.before(tools);
   tell();
   document.addEventListener("change", tell); // another device in front hides rows

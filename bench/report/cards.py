@@ -33,7 +33,7 @@ CELL = ["device", "model", "bits"]
 DEVICES = paths.DOWNLOADS / "cards.csv"  # what `devices` returns, for the plain table
 # What a reader sees of a published row, in the order of the page.
 ROW_COLUMNS = {
-    "named": "model", "device": "card", "format": "format", "engine": "engine", "version": "version",
+    "named": "model", "card": "card", "format": "format", "engine": "engine", "version": "version",
     "accelerators": "cards", "users": "users", "before": "tokens before", "output_tokens": "answer",
     "rate": "tokens/s of each", "all": "tokens/s of all", "ttft_ms": "TTFT, ms", "date": "date",
     "source": "source", "note": "note", "row_id": "row",
@@ -93,14 +93,10 @@ def devices() -> pd.DataFrame:
     of the two rest on no datasheet), rows, sources, and up and down (the cards of its group whose bandwidth
     comes next)."""
     found = _counted("device")
-    cards = hardware.accelerators().groupby("family")[["memory_gb", "bandwidth_gb_per_s"]].max()
-    found = found.join(cards, on="device")
+    cards = hardware.accelerators().groupby("family")
+    found = found.join(cards[["memory_gb", "bandwidth_gb_per_s"]].max(), on="device")
     # Figures that rest on no datasheet that somebody here has seen, as `expect` says of them.
-    unsure = (
-        hardware.accelerators()
-        .groupby("family")["unsure"]
-        .agg(lambda each: " and ".join(sorted(set(" ".join(each.dropna()).split()))))
-    )
+    unsure = cards["unsure"].agg(lambda each: " and ".join(sorted(set(" ".join(each.dropna()).split()))))
     found["unsure"] = found["device"].map(unsure).fillna("")
     found["group"] = found["device"].map(group)
     found["address"] = found["device"].map(address)
@@ -197,8 +193,12 @@ def rows() -> pd.DataFrame:
         whole["comparable_within"].isna() & whole["duplicate_of"].isna() & (whole["audit"] != "excluded")
     ]
     made, figures = comparable.measured(whole), derived.derived(whole)
+    # A class of processors says of each row which one it was, as the source writes it.
+    processor = made["device"] + ": " + whole["host_cpu"].fillna(whole["accelerator_raw"])
     found = made.assign(
         named=made["named"].where(made["named"] != "", made["checkpoint"]),
+        accelerators=made["accelerators"].fillna(1),  # as everywhere: one where nobody says
+        card=processor.where(made["device"].str.endswith(" CPUs"), made["device"]),
         before=whole["context_depth"].fillna(0) + whole["input_tokens"].fillna(0),
         all=figures["output_tokens_per_s"],
         ttft_ms=whole["ttft_mean_ms"].fillna(whole["ttft_p50_ms"]),

@@ -36,7 +36,7 @@ def origin() -> str:
     command = ["git", "remote", "get-url", "origin"]
     done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=False)
     address = done.stdout.strip()
-    return address if address.startswith("https://") else ""
+    return re.sub("//[^/]*@", "//", address) if address.startswith("https://") else ""  # without a password
 
 
 if __name__ == "__main__":

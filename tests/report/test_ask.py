@@ -1,6 +1,7 @@
 """The fields of How much and Start in a browser, from their files; answers are those of the command."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -62,9 +63,45 @@ def test_a_choice_stands_in_the_address(opened):
     assert said(again) == said(page) and "for each of 32" in said(page)
 
 
-def test_start_asks_five_fields_of_the_same_answers(opened, rendered):
+def test_start_asks_five_fields_of_the_same_answers_and_has_the_first_without_javascript(
+    opened, rendered, browser
+):
     page = opened(file=rendered / "index.html")
     assert page.locator("#ask select").count() == 5 and said(page) == said(opened())
+    plain = browser.new_page(java_script_enabled=False)
+    plain.goto(f"file://{rendered / 'index.html'}")
+    assert said(plain).split() == said(page).split()
+    plain.close()
+
+
+def test_the_rows_behind_an_answer_are_those_of_its_card_number_model_and_bits(opened):
+    page = opened("?accelerator=rtx-3090&count=2&model=llama-3-70b")
+    measured = said(page)
+    page.click("#rows")
+    page.wait_for_selector("#cards[data-ready]")
+    inputs = page.locator("#cards input").evaluate_all("all => all.map(one => one.value).filter(Boolean)")
+    assert inputs == ["llama-3-70b", "=4", "=2", "llama-3-70b", "Q4_K_M", "=2"]
+    counts = (
+        page.locator(".tabulator").first.locator(".tabulator-row [tabulator-field=rows]").all_inner_texts()
+    )
+    assert counts and f"(all {sum(map(int, counts))} rows" in measured
+
+
+def test_another_format_says_that_the_engine_is_another(opened):
+    page = opened("?accelerator=h100&model=llama-3.1-8b&format=Q4_K_M")
+    first = re.search(r"with (\S+)", said(page))[1]
+    others = page.locator("[name=format] option").evaluate_all("all => all.map(one => one.value)")
+    choose(page, format=next(name for name in others if name != "Q4_K_M"))
+    assert f", no longer {first}" in said(page) and said(page) != first
+    choose(page, users="8")
+    assert "no longer" not in said(page)
+
+
+def test_where_nothing_is_listed_of_two_cards_the_answer_says_that_it_is_of_one(opened):
+    page = opened("?accelerator=rtx-3090&count=2")
+    choose(page, accelerator="apple-m4-max")
+    assert said(page).startswith("nothing is listed of 2 × Apple M4 Max, so this is one")
+    assert page.locator("[name=count] option").all_inner_texts() == ["1"]
 
 
 def test_the_answers_are_small_and_none_is_impossible(rendered):
