@@ -10,7 +10,7 @@
   };
   const link = (text, href) => made("a", { href }, text);
   const devices = unpacked(cards.devices), models = unpacked(cards.models);
-  const cardOf = (name) => devices.find((row) => row.device === name?.split(": ")[0]), modelOf = (name) => models.find((row) => row.model === name);
+  const cardOf = (name) => devices.find((row) => row.device === name?.split(": ")[0]), modelOf = (name) => models.find((row) => row.model === name?.split(": ")[0]);
   const NUMBER = { sorter: "number", hozAlign: "right", headerHozAlign: "right", headerFilterPlaceholder: "≥ or =" };
   const matches = (asked, value) => (asked.startsWith("=") ? String(value) === asked.slice(1) : typeof value === "number" ? value >= Number(asked) : String(value ?? "").toLowerCase().includes(asked.toLowerCase()));
   const query = new URLSearchParams(location.search); // cards.html?rtx-4090&model=llama-3.1-8b&bits=4: a filter by the name of its column

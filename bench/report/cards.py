@@ -135,9 +135,8 @@ def table() -> str:
     if not DEVICES.exists():
         write()
     found = numbers().set_index(["device", "model"])[["text", "low"]].T.to_dict("list")
-    rows = []
-    for card in pd.read_csv(DEVICES).fillna({"unsure": ""}).to_dict("records"):
-        rows.append((card, [found.get((card["device"], name)) for name in SHOWN]))
+    every = pd.read_csv(DEVICES).fillna({"unsure": ""}).to_dict("records")
+    rows = [(card, [found.get((card["device"], name)) for name in SHOWN]) for card in every]
     return TABLE.render(rows=rows, models=[(name, address(name)) for name in SHOWN], number=html.number)
 
 
@@ -193,10 +192,11 @@ def rows() -> pd.DataFrame:
         whole["comparable_within"].isna() & whole["duplicate_of"].isna() & (whole["audit"] != "excluded")
     ]
     made, figures = comparable.measured(whole), derived.derived(whole)
-    # A class of processors says of each row which one it was, as the source writes it.
+    # A model looked up under another of its shape, and a class of processors, say which one a row is of.
+    named = made["named"].where(made["named"] != "", made["checkpoint"])
     processor = made["device"] + ": " + whole["host_cpu"].fillna(whole["accelerator_raw"])
     found = made.assign(
-        named=made["named"].where(made["named"] != "", made["checkpoint"]),
+        named=named.where((made["model"] == "") | (named == made["model"]), made["model"] + ": " + named),
         accelerators=made["accelerators"].fillna(1),  # as everywhere: one where nobody says
         card=processor.where(made["device"].str.endswith(" CPUs"), made["device"]),
         before=whole["context_depth"].fillna(0) + whole["input_tokens"].fillna(0),
