@@ -68,14 +68,10 @@ def _of_text(content: Content) -> frame.Audited | None:
             read = None
         strange += read is None
         parts += [read] if read is not None else []
-    if console.matches(content):
-        parts.append(console.load(content, name))
-    if not parts and (lines := console.lines_of_names(content.whole_text)):
-        read = _by_module(content.of_table(lines))
-        parts += [read] if read is not None else []
-    if not parts:
+    printed, stated = console.read(content, name, beside=bool(parts))
+    if not (parts := parts + printed):
         return None
-    audited = frame.join(parts, one_file=True).stated(**console.stated(content.whole_text))
+    audited = frame.join(parts, one_file=True).stated(**stated)
     audited.notes = list(dict.fromkeys(audited.notes))
     if strange or len(content.tables) > 1:
         what = f"{len(content.tables) - strange} of the text's {len(content.tables)} tables were read"

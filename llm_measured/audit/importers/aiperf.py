@@ -10,7 +10,7 @@ import csv
 import re
 from collections.abc import Iterable
 
-from llm_measured.audit import frame
+from llm_measured.audit import frame, quantities
 from llm_measured.audit.importers import declared
 from llm_measured.audit.importers.content import Content
 from llm_measured.core.definitions import Fields
@@ -21,13 +21,10 @@ TOOL = "AIPerf / GenAI-Perf"
 def matches(content: Content) -> bool:
     if content.records is not None:
         return {"metadata", "metrics"} <= set(content.records[0])
-    return not content.is_json and (content.text.startswith("Metric,avg,") or _is_box(content))
-
-
-def _is_box(content):
-    """Whether the content is the table that both print."""
+    if content.is_json:
+        return False
     first, *others = content.header or [""]
-    return first.lower() in ("statistic", "metric") and {"avg", "min", "max"} <= set(others)
+    return first.lower() in ("statistic", "metric") and {"avg", "min", "max"} <= {*others}
 
 
 def load(content: Content, file: str) -> frame.Audited:
@@ -48,17 +45,16 @@ def _metrics(lines: Iterable[list[str]]) -> Fields:
         if row and row[0] == "Metric":
             header = ["avg" if name == "Value" else name for name in row]
         elif row and header and "GPU" not in header:
-            name = re.sub(r"\([^()]*\)\s*$", "", row[0]).lower()
             statistics = {}
             for statistic, text in zip(header[1:], row[1:], strict=False):
                 digits = text.replace(",", "")
                 if re.fullmatch(r"-?\d+(\.\d+)?", digits):
                     statistics[statistic] = float(digits)
-            found[re.sub(r"[^a-z0-9]+", "_", name).strip("_")] = statistics
+            found[quantities.snaked(re.sub(r"\([^()]*\)\s*$", "", row[0]))] = statistics
     return found
 
 
-def _of_records(records, file):
+def _of_records(records: list[Fields], file: str) -> frame.Audited:
     """Each record as a request: those that failed are counted, and those of a warm-up are left out."""
     (of_record,) = declared.rows("AIPerf's records").values()
     rows, failed = [], 0

@@ -66,16 +66,7 @@ class Content:
     def of_table(self, rows: list[list[str]]) -> "Content":
         """A table that stands in this file, as if it were a file of its own."""
         part = copy.copy(self)
-        for name in (
-            "json",
-            "records",
-            "objects",
-            "_documents",
-            "header",
-            "delimiter",
-            "whole_text",
-            "tables",
-        ):
+        for name in vars(Content):  # what was computed of the whole file
             part.__dict__.pop(name, None)
         part.notes, part.is_json, part._table = [], False, rows
         part.text = "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], *rows])

@@ -2,7 +2,8 @@
 
 `path` is looked up in the object of a level, else in the whole file; a number in it is a place in a list. Of
 several rows of one column the first that is there counts; of several paths in one row texts are joined, and
-of numbers the first counts. A `column` without a statistic (ttft) takes all statistics that stand there.
+of numbers the first counts; without a path `before` holds for every result. A `column` without a statistic
+(ttft) takes all statistics that stand there.
 `rows`: the list whose objects are levels, and a tool's second one the list in each of them whose objects are
 requests. `factor`: to the unit of the column; any: 1 where there is some.
 
@@ -31,7 +32,6 @@ MARKS = {  # what a tool's files have that no other has
     "inference-perf": ("load_summary", "successes"),
     "llmfit": ("tool.name", "hardware"),
 }
-ALONE = "llmfit"  # sends one request at a time
 CLOSED = (
     "concurrent",
     "synchronous",
@@ -77,6 +77,11 @@ def rows(tool: str) -> dict[str, list[dict[str, str]]]:
     return found
 
 
+def constants(tool: str) -> Fields:
+    """{column: value} of what holds for every result of a tool: its rows of tools.csv without a path."""
+    return {row["column"]: row["before"] for part in rows(tool).values() for row in part if not row["path"]}
+
+
 def load(content: Content, file: str) -> frame.Audited:
     tool, whole = _tool(content.json), content.json
     (listed, of_level), *inside = rows(tool).items()
@@ -88,8 +93,6 @@ def load(content: Content, file: str) -> frame.Audited:
                 f"{file} looks like a file of {tool}, but its fields are not what that tool writes (no "
                 "figure stands at its path)."
             )
-        if tool == ALONE:
-            level["concurrency"] = 1
         for name, of_request in inside:
             made = [read(of_request, each) | {"level": number} for each in at(one, name) or []]
             level.setdefault("requests", len(made))
@@ -105,7 +108,7 @@ def read(declared: list[dict[str, str]], one: Fields, whole: Value = None) -> Fi
     beginning, and its length."""
     found: Fields = {}
     for row in declared:
-        stated = []
+        stated = [] if row["path"] else [""]
         for path in row["path"].split():
             value = at(one, path)
             value = at(whole, path) if value is None else value

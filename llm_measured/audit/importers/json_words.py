@@ -71,20 +71,15 @@ def rows(found: Value, depth: int = 0) -> list[Fields]:
     if not isinstance(found, dict):
         return []
     inside = _listed(found) or _alike(found)
-    if not inside and depth < DEPTH:
-        for key, value in found.items():
-            if isinstance(value, dict) and len(part := rows(value, depth + 1)) > 1:
-                beside = flat({name: one for name, one in found.items() if name != key})
-                return [beside | row for row in part]
-    if not inside:
-        return [flat(found)]
+    for key, value in found.items() if depth < DEPTH and not inside else ():
+        if isinstance(value, dict) and len(part := rows(value, depth + 1)) > 1:
+            inside = {key: part}
+            break
     beside = flat({name: one for name, one in found.items() if name not in inside})
+    if not inside:
+        return [beside]
     named = len(inside) > 1
-    out = []
-    for key, part in inside.items():
-        for row in part:
-            out.append(beside | ({"name": key} if named else {}) | row)
-    return out
+    return [beside | ({"name": key} if named else {}) | row for key, part in inside.items() for row in part]
 
 
 def _listed(found: Fields) -> dict[str, list[Fields]]:
