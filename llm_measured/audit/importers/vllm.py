@@ -60,7 +60,8 @@ def load(content: Content, file: str) -> frame.Audited:
 
 def _further(document: Fields) -> Fields:
     """What the figures of one document mean besides their names."""
-    rate, found = document.get("request_rate"), {}
+    found: Fields = {}
+    rate = document.get("request_rate")
     if "request_rate" in document and _unlimited(rate):
         found["request_rate"] = float("nan")
         if not document.get("max_concurrency"):
