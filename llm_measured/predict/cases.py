@@ -15,7 +15,6 @@ from llm_measured.published import checks, comparable, derived
 # these a case is the median of at least so many.
 FEWEST_SENT_IN = 4
 SHORTEST_ANSWER = 32  # tokens, below which a rate is mostly its start
-LONG_ANSWER = 300  # tokens, from which prompts of which nobody states the length are few beside it
 TAKEN = 0.9  # of the memory: what engines take of it where nobody told them otherwise
 FEW_USERS = 8  # up to which a source may say less of how they were served
 # What a case of a source is made of.
@@ -26,22 +25,21 @@ CASE += ["cache_bytes_per_token", "ratio", "host_share", "host_sold"]
 def eligible(rows: pd.DataFrame) -> pd.Series:
     """Which rows say how fast tokens come to each user: whole answers, no speculation, not MLPerf, no
     objection of the importer, everything on the accelerator, and one model on all of them; of many users
-    also no queue, and prompts on the same accelerators, of a length stated or little beside answers."""
-    users = derived.in_flight(rows).round()  # those in flight may be a mean
+    also no queue, and prompts on the same accelerators."""
+    users = derived.in_flight(rows)
     rate = derived.derived(rows)["output_tokens_per_s_per_request"].notna()
     parallel = rows["tp"].fillna(1) * rows["pp"].fillna(1)
     replicas = rows["accelerators_prefill"].notna() | (
         rows["tp"].notna() & (parallel != rows["accelerators"])
     )
     queue = rows["max_num_seqs"] < users
-    prompts_unknown = rows["input_tokens"].isna() & (rows["output_tokens"] < LONG_ANSWER)
     backend = (rows["backend"].fillna("") + " " + rows["engine"].fillna("")).str.lower()
     kinds = hardware.by_accelerator()["kind"]
     beside = backend.str.contains(r"\bcpu\b|xnnpack") & ~rows["accelerator"].map(kinds).isin(["CPU", "phone"])
     return (
         users.between(1, question.MOST_USERS)
+        & (users % 1 == 0)
         & ~((users > FEW_USERS) & (replicas | queue))
-        & ~((users > 1) & prompts_unknown)
         & rate
         & ~beside
         & rows["comparable_within"].isna()
@@ -105,8 +103,8 @@ def setups(rows: pd.DataFrame) -> pd.DataFrame:
     known = rows["context_depth"].notna() | rows["input_tokens"].notna()
     given, made = derived.lengths(rows)
     cached = rows["context_depth"].fillna(0) + given.fillna(0) + made.fillna(128) / 2
-    table["users"] = derived.in_flight(rows).fillna(1).round()
-    table["context"] = cached.where(known, cached.clip(lower=question.USUAL_CONTEXT))
+    table["users"] = derived.in_flight(rows).fillna(1)
+    table["context"] = cached.where(known, question.USUAL_CONTEXT)
     table["depth"] = depth(table["context"])
     table["host_share"] = on_host(rows, table)
     # A batch that starts at once has no prompts in its steps where the time of a token is stated apart.
