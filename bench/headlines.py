@@ -215,8 +215,9 @@ def drafts(rows: Rows) -> str:
     for key, own in table.groupby(["backend", "plain"], sort=False):
         unsure = "" if direction(own) else ", perhaps no difference"
         shown.append(f"with {_name(key)} {said(own)}{unsure}")
-    kept = 100 * table["acceptance_rate"].mean()
-    return f"A draft model, {kept:.0f} % kept, makes {table['model'].iloc[0]} {', '.join(shown)}."
+    least, most = (f"{100 * share:.0f}" for share in table["acceptance_rate"].agg(["min", "max"]))
+    kept = least if least == most else f"{least} to {most}"
+    return f"A draft model, {kept} % kept, makes {table['model'].iloc[0]} {', '.join(shown)}."
 
 
 def same_tokens(rows: Rows) -> str:

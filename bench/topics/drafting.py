@@ -44,12 +44,14 @@ def beside_plain(requests: pd.DataFrame) -> pd.DataFrame:
     `requests`: those of `latency` in one form of prompts (`latency.of_sizes` for the short one). One row per
     machine, model, option that drafts and version; columns `latency.VERSIONED`, plain (the other option),
     acceptance_rate, `estimates.RATIO` (the drafting one over the plain one), alike (prompts whose answers are
-    the same in every run of both, token for token) and answers (prompts that both were asked).
+    the same in every run of both, token for token) and answers (prompts that both were asked). A prompt that
+    failed once counts for no option of that machine and model.
     """
     rows = derived.judged(machines.every(requests, "latency"))
+    prompts = pd.MultiIndex.from_frame(rows[["gpu", "host", "model", "prompt"]])
+    rows = rows[~prompts.isin(prompts[rows["error"] != ""])]
     table = latency.summary(rows)
-    fit = (table["reason"] != estimates.FAILED) & (table["shared_by"] == "")
-    table = table[table["acceptance_rate"].notna() & fit]
+    table = table[table["acceptance_rate"].notna() & (table["shared_by"] == "")]
     table = table.assign(plain=table["option"].astype(str).map(undrafted))
     fitted, found = latency.compared(rows, latency.RATE), []
     for row in table.to_dict("records"):

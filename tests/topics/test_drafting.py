@@ -43,6 +43,17 @@ def test_an_answer_that_differs_in_one_run_is_not_the_same(folder):
     assert row["alike"] == row["answers"] - 1
 
 
+def test_a_prompt_that_failed_once_counts_for_neither(folder):
+    requests = store.load(folder=folder)
+    whole = len(requests["prompt"].unique())
+    last = requests[requests["option"] == "as-shipped-draft"].index[-1]
+    requests.loc[last, ["error", "output_tokens", "e2e_s"]] = ["the engine gave 116 tokens", 0, None]
+    plain = requests["option"] == "as-shipped"
+    requests.loc[plain & (requests["prompt"] == requests.loc[last, "prompt"]), "e2e_s"] *= 100
+    (row,) = drafting.beside_plain(requests).to_dict("records")
+    assert row["answers"] == whole - 1 and 1.2 < row["ratio"] < 1.6, "100 times slower at that prompt alone"
+
+
 def test_the_table_has_both_forms_of_prompts(folder):
     requests = store.load(folder=folder)
     short = requests.assign(experiment="sizes", model="qwen2.5-coder-1.5b")
