@@ -267,9 +267,12 @@ class Load:
     def note(self, rows: list[Fields]) -> list[Fields]:
         """Look whether the level that gave `rows` saturated the server; returns them, as failed where the
         client was late with them."""
-        unsent = [row["error"] for row in rows if row["error"].startswith(NOT_SENT)]
-        ended = unsent[0].removeprefix(NOT_SENT) if unsent else ""
+        whys = [row["error"].removeprefix(NOT_SENT) for row in rows if row["error"].startswith(NOT_SENT)]
         rows = [row for row in rows if not row["error"].startswith(NOT_SENT)]
+        gone = rows[-1]["error"].startswith("ConnectionRefused")
+        if gone:  # with requests under way, whose tokens a rate would lack
+            whys.append("The server is gone.")
+        ended = whys[0] if whys else ""
         rows = [self._of_one_model(row) | {"level_ended": ended} for row in rows]
         kept = self.punctual(rows)
         if kept is not rows:
@@ -286,7 +289,7 @@ class Load:
             edge = f"{len(rows)} requests at {self.now} are too few beside ramp and drain"
             print(f"Too short: {edge}, so this level is compared with nothing; leave `requests` at 0.")
         self.before.setdefault(kind, []).append(table)
-        if rows[-1]["error"].startswith("ConnectionRefused"):
+        if gone:
             print(
                 f"The server is gone since {self.now}: {rows[-1]['error']}. All further levels are left out."
             )

@@ -277,7 +277,8 @@ def test_a_server_that_has_gone_ends_the_levels_of_every_kind(capsys):
     load = a_load(servers.RunningServer("http://here:1", "completions", "m", {}), request_rates="1")
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    noted(load, here(url, make_calls(url, 3))[0])
+    rows = noted(load, here(url, make_calls(url, 3))[0])
+    assert {row["level_ended"] for row in rows} == {"The server is gone."}, "it has no rate"
     assert load.done == {"closed", "open"} and "The server is gone since" in capsys.readouterr().out
 
 
