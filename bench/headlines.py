@@ -211,16 +211,14 @@ def drafts(rows: Rows) -> str:
     table = largest(table[table["option"].str.endswith("-draft")]).sort_values("ratio")
     if table.empty:
         return ""
-    where = f"On {_processors(table['gpu'])} a" if table["gpu"].nunique() == 1 else "A"
     shown = []
-    for key, own in table.groupby(["backend", "plain"], sort=False):
-        unsure = "" if direction(own) else ", perhaps no difference"
-        on = "" if where != "A" else f" on {_processors(own['gpu'])}"
-        shown.append(f"{html.ratio_range(own['ratio']).removesuffix(' times')} ({_name(key)}{on}{unsure})")
+    for backend, own in table.groupby("backend", sort=False):
+        name = _name((backend, own["plain"].iloc[0])) if own["plain"].nunique() == 1 else f"**{backend}**"
+        unsure = "" if direction(own) else ", perhaps equal"
+        shown.append(f"with {name} {said(own)}{unsure}")
     least, most = (f"{100 * share:.0f}" for share in table["acceptance_rate"].agg(["min", "max"]))
     kept = least if least == most else f"{least} to {most}"
-    model = table["model"].iloc[0]
-    return f"{where} draft model, {kept} % kept, makes {model} {naming.listed(shown)} times as fast."
+    return f"A draft model, {kept} % kept, makes {table['model'].iloc[0]} {', '.join(shown)}."
 
 
 def same_tokens(rows: Rows) -> str:

@@ -164,10 +164,8 @@ def test_a_draft_that_helps_on_another_machine_takes_the_direction_away(planted)
         slower = table[table["verdict"] == "slower"].assign(gpu="epyc-zen5-2c", ratio=1.4, low=1.3, high=1.5)
         return pd.concat([table, slower])
 
-    (text,) = [each for each in planted("drafts", plant) if "draft model" in each]
-    assert (
-        text.startswith("A draft") and "0.54 to 1.4 (**llamacpp as-shipped** on Zen 4 and 5, perhaps" in text
-    )
+    (text,) = [each for each in planted("drafts", plant) if each.startswith("A draft model")]
+    assert "0.54 to 1.4 on Zen 4 and 5" in text
 
 
 def test_without_runs_there_are_no_headlines(tmp_path, nothing):
