@@ -3,14 +3,18 @@ by it.
 
 A row is a quantity: `word` (its column in the frame; `tables` says in which), `unit`, `scope` (request, user,
 device or system), the `statistics` that it comes in, `kind` (asked, came, total, mean, peak, retokenized;
-text; setting: one without a column of its own; metadata: what changes nothing of a result), `setting`
-(whether two results that differ in it are two levels), `rank` (of a figure that two results are compared in:
-the first that is there says most), `names` (patterns of a whole name, separated by
-spaces), `parts` (words from which names of rates are put together), `title` in words and `short` for tables.
+text; setting: one without a column of its own; noted: a text that a file states once; metadata: what changes
+nothing of a result; row: a column whose cells say what their row is), `setting` (whether two results that
+differ in it are two levels), `row` (what its column makes of a row: a request, a level, either), `longest`
+(s, up to which a time without a unit is taken as seconds where no arithmetic decides), `rank` (of a figure
+that two results are compared in: the first that is there says most), `names` (patterns of a whole name,
+separated by spaces), `parts` (words from which names of rates are put together), `title` in words and `short`
+for tables.
 """
 
 import csv
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -63,6 +67,8 @@ class Quantity:
     statistics: tuple[str, ...]
     kind: str
     setting: bool
+    row: str
+    longest: float | None
     rank: int
     names: tuple[str, ...]
     parts: frozenset[str]
@@ -72,6 +78,16 @@ class Quantity:
     def timed(self) -> bool:
         """Whether its numbers are times, which a column may print in any unit."""
         return self.unit == "s"
+
+    @property
+    def told(self) -> bool:
+        """Whether it is a text."""
+        return self.kind in ("text", "noted")
+
+    @property
+    def column(self) -> str:
+        """Its column in a table of requests."""
+        return f"{self.word}_s" if self.timed and self.statistics else self.word
 
     def columns(self) -> dict[str, str]:
         """{column of a table of load levels: what it is in words}."""
@@ -104,6 +120,8 @@ def table() -> dict[str, Quantity]:
             tuple(row["statistics"].split()),
             row["kind"],
             row["setting"] == "yes",
+            row["row"],
+            float(row["longest"]) if row["longest"] else None,
             int(row["rank"] or 0),
             tuple(row["names"].split()),
             frozenset(row["parts"].split()),
@@ -116,10 +134,10 @@ def columns(of: str, text: bool) -> dict[str, str]:
     """{column: title} of the table `of` (levels, requests) of the frame: its texts, or its numbers."""
     found: dict[str, str] = {}
     for one in table().values():
-        if of not in one.tables or (one.kind == "text") != text:
+        if of not in one.tables or one.told != text:
             continue
         if of == "requests" and one.statistics:
-            found[f"{one.word}_s" if one.timed else one.word] = one.title
+            found[one.column] = one.title
         else:
             found |= one.columns()
     return found
@@ -136,11 +154,31 @@ def measured() -> set[str]:
     return rates | {"ttft", "tpot", "itl", "e2e"}
 
 
+def longest() -> dict[str, float]:
+    """{beginning of the names of a time's columns: `longest` s} of the times that may come without a unit."""
+    return {one.word.removesuffix("_s"): one.longest for one in table().values() if one.longest}
+
+
+def rows_are(columns: Iterable[str]) -> set[str]:
+    """What columns, none of them a statistic, make of the rows of their table: requests, levels, either."""
+    return {one.row for one in table().values() if one.column in set(columns)} - {""}
+
+
+def says(word: str, name: str) -> bool:
+    """Whether a column is called as the column `word` that says what each row is."""
+    return snaked(name) in table()[word].names
+
+
+def _meant() -> list[Quantity]:
+    """The quantities that a name may mean."""
+    return [one for one in table().values() if one.kind != "row"]
+
+
 @cache
 def _plain_names() -> dict[str, str]:
     """Name -> word of every name that is no pattern; the first row that has a name keeps it."""
     found: dict[str, str] = {}
-    for one in table().values():
+    for one in _meant():
         for name in one.names:
             if re.fullmatch(r"\w+", name) and not one.timed and not _of_user(one):
                 found.setdefault(name, one.word)
@@ -154,7 +192,7 @@ def _of_user(one: Quantity) -> bool:
 @cache
 def _patterns() -> list[tuple[str, re.Pattern]]:
     found = []
-    for one in table().values():
+    for one in _meant():
         patterns = [
             name for name in one.names if one.timed or _of_user(one) or not re.fullmatch(r"\w+", name)
         ]

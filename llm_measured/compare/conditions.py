@@ -15,7 +15,7 @@ from llm_measured.core import names
 COMPARED, BLOCKS, NOTED = "compared", "not comparable", "noted"
 LOAD = "concurrency", "request_rate", "all_at_once", "batch_size", "device_times", "depth_tokens"
 NEVER_SPLITS = {"host", "tool", "warmup_requests"}  # what rows of one side may differ in and still be repeats
-LENGTHS = "prompt_tokens", "output_tokens"
+LENGTHS = {"prompt_tokens": "prompt tokens", "output_tokens": "output tokens"}
 # Condition -> (what readers call it, what a difference means).
 MEANING = {
     "model": ("model", BLOCKS),
@@ -41,7 +41,6 @@ MEANING = {
 UNSTATED = "model", "gpu", "engine_version", "weights", "dataset", "warmup_requests"  # worth a word if absent
 FAILED, LATE = 0.05, 0.1  # share of failed requests, share of the TTFT by which a client is late
 LOAD_NAMES = {"concurrency": "concurrency", "request_rate": "requests/s", "batch_size": "batch"}
-LENGTH_NAMES = {"prompt_tokens": "prompt tokens", "output_tokens": "output tokens"}
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ def _name(key, keys, levels):
             words.append("all at once")
         elif name in LENGTHS:
             stated = [level.conditions[name] for level in levels if level.conditions[name]]
-            words.append(f"{sum(stated) / len(stated):,.0f} {LENGTH_NAMES[name]}")
+            words.append(f"{sum(stated) / len(stated):,.0f} {LENGTHS[name]}")
         elif name == "depth_tokens":
             words.append(f"{value:,.0f} tokens in the cache")
         elif name in LOAD_NAMES:
@@ -265,7 +264,7 @@ def _lengths(pair: Pair, margin: float) -> list[Difference]:
     """Lengths whose means differ by more than the margin, and by more than requests drawn from one
     distribution do (2.6 standard errors, where the file has its requests)."""
     found = []
-    for name, title in (("prompt_tokens", "prompt tokens"), ("output_tokens", "output tokens")):
+    for name, title in LENGTHS.items():
         one, other = _mean(pair.a, name), _mean(pair.b, name)
         drawn = 2.6 * math.hypot(_error(pair.a, name), _error(pair.b, name))
         if not one or not other or abs(other - one) <= drawn:

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from llm_measured.audit import checks, importers, quantities
+from llm_measured.audit import checks, frame, importers, quantities
 from llm_measured.audit.checks.finding import ALARMS, Finding
 from llm_measured.audit.frame import Audited
 from llm_measured.audit.report import expand
-from llm_measured.compare import files
 from llm_measured.core.confidence import requests_needed
 from llm_measured.core.plausibility import digits
 
@@ -35,7 +34,7 @@ COLUMNS = {
     for statistic in (("mean", "", *SHARES) if one.statistics else ("",))
 }
 ROWS = [*COLUMNS]
-TEXTS = "name model gpu weights engine engine_version option settings tool".split()
+TEXTS = [name for name in frame.TEXTS if name != "file"]
 NUMBERS = (
     "concurrency request_rate all_at_once batch_size tensor_parallel prompt_tokens output_tokens "
     "max_new_tokens depth_tokens temperature warmup_requests device_times"
@@ -130,20 +129,19 @@ def read(path: str | Path) -> list[Level]:
 
 def levels_of(path: Path, audited: Audited) -> list[Level]:
     """The levels of the file `path`, which the audit's importers have read."""
-    beside = files.conditions(path)
     good = audited.requests[audited.requests["error"] == ""]
     failed = audited.requests.groupby("level")["error"].agg(lambda errors: (errors != "").sum())
     by_level = {number: rows for number, rows in good.groupby("level")}
     levels = [
-        _level(path, row, by_level.get(row["level"]), failed.get(row["level"]), beside)
+        _level(path, row, by_level.get(row["level"]), failed.get(row["level"]))
         for row in audited.levels.to_dict("records")
     ]
     return [level for level in levels if level.values]
 
 
-def _level(path, row, requests, failed, beside):
+def _level(path, row, requests, failed):
     known = lambda value: None if value is None or value != value or value == "" else value  # noqa: E731
-    conditions = {name: known(row[name]) for name in (*TEXTS, *NUMBERS)} | beside
+    conditions = {name: known(row[name]) for name in (*TEXTS, *NUMBERS)}
     level = Level(path.name, path.name, conditions, _published(row), _count(known(row["requests"])))
     _printed(level, row)
     if not conditions["weights"] and conditions["model"]:

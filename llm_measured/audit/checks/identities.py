@@ -7,7 +7,7 @@ BOUND. Medians and percentiles are never added up, so that `Facts` has none. `mo
 right. `assumed`: the row has to be one request, which nobody says; it counts only beside a cause.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -299,18 +299,57 @@ def spread(level: pd.DataFrame, time: str) -> pd.Series:
 
 
 @np.errstate(all="ignore")
-def quotients(f: Facts) -> np.ndarray:
-    """left / right of each identity in each row, 1 where it holds; NaN where a part is unknown or the
-    identity does not hold for the row."""
+def quotients(f: Facts, identities: Sequence[Identity] = IDENTITIES) -> np.ndarray:
+    """left / right of each of the `identities` in each row, 1 where it holds; NaN where a part is unknown or
+    the identity does not hold for the row."""
     f = Named(f)
-    out = np.full((len(IDENTITIES), len(f["row"])), np.nan)
-    for k, one in enumerate(IDENTITIES):
+    out = np.full((len(identities), len(f["row"])), np.nan)
+    for k, one in enumerate(identities):
         left, right = one.left(f), one.right(f)
         good = np.isfinite(left) & np.isfinite(right) & (left >= 0) & (right >= 0) & (left + right > 0)
         if one.where is not None:
             good &= one.where(f).astype(bool)
         out[k] = np.where(good, np.maximum(left, 1e-12) / np.maximum(right, 1e-12), np.nan)
     return out
+
+
+def of_table(table: pd.DataFrame, requests: bool) -> Facts:
+    """`Facts` of a table in the frame's words whose times may be in any unit: the mean, what no statistic is
+    named of, else the median, and no TTFT as one of 0. `requests`: each row is one, and so is its rate."""
+
+    def figures(*columns):
+        unknown = np.full(len(table), np.nan)
+        return first(*(table[column].to_numpy(float) for column in columns if column in table), unknown)
+
+    found = dict.fromkeys(FACTS, figures()) | {name: figures(column) for name, column in COLUMNS.items()}
+    for name, time in TIMES.items():
+        found[name] = figures(f"{time}_mean_s", f"{time}_s", f"{time}_p50_s")
+    found |= dict.fromkeys(("both_tests", "speculative", "request"), np.zeros(len(table)))
+    found["tokens"], found["ttft"] = first(found["tokens"], found["limit"]), np.nan_to_num(found["ttft"])
+    if requests:
+        found["user_rate"], found["rate"] = first(found["user_rate"], found["rate"]), figures()
+        found["request"] = np.ones(len(table))
+    if "sent_s" in table and len(table) > 4 and (begun := np.ptp(table["sent_s"].dropna())) > 0:
+        found["requests_per_s"] = first(found["requests_per_s"], np.full(len(table), len(table) / begun))
+    return found
+
+
+FAR = 7.0  # of a natural logarithm, as far as a wrong unit is: more counts no more
+
+
+@np.errstate(all="ignore")
+def distance(f: Facts, identities: Sequence[Identity]) -> float:
+    """Sum over the `identities` of how far the rows are from each: the median of logarithms, each at most
+    FAR, and how far the rows are from it. A load is full but for a factor that is no unit's."""
+    total = 0.0
+    for one, ratios in zip(identities, quotients(f, identities)):
+        logs = np.log(ratios[np.isfinite(ratios)]).clip(-FAR, FAR)
+        if len(logs):
+            far = float(np.median(logs))
+            # A right unit fits all rows alike: lengths that are the most that was asked make one factor.
+            apart = abs(far) + float(np.abs(logs - far).mean())
+            total += max(far, 0.0) if one.most and not one.of_load else apart
+    return total
 
 
 @frame.once

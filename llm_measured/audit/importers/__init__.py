@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from llm_measured.audit import frame, quantities
-from llm_measured.audit.importers import console
+from llm_measured.audit.importers import beside, console
 from llm_measured.audit.importers.content import Content
 from llm_measured.core import naming
 
@@ -39,6 +39,8 @@ def read(file: str | Path, mapping: dict[str, str] | None = None) -> frame.Audit
         audited = _of_text(content)
     if audited is None:
         raise ValueError(_unknown(content))
+    if content.is_json:
+        audited.stated(**beside.stated(content.objects))
     return audited
 
 

@@ -41,7 +41,8 @@ def load(content: Content, file: str) -> frame.Audited:
     numbers = {}  # what tells a level from others -> its number, by the first row of each
     table["level"] = [numbers.setdefault(key, len(numbers)) for key in zip(*(table[k] for k in keys))]
     levels = table[["level", *keys]].drop_duplicates("level").rename(columns=NAMES)
-    levels = levels.assign(weights=levels["option"], warmup_requests=1, runs=1, **_sidecar(content.path))
+    levels = levels.assign(weights=levels["option"], warmup_requests=1, runs=1, host=table.get("host"))
+    levels = levels.assign(**_sidecar(content.path))
     levels["device_times"] = (experiment == "latency" or batches) if experiment else None
     requests = table.reindex(columns=["level", "error", "answer", *SAME])
     counts = table.reindex(columns=["prompt_tokens", "cached_tokens", "chunks", SHARED])

@@ -4,31 +4,25 @@ whose rows are metrics and whose columns are statistics, engines or devices.
 Each becomes a table with a row per load level or request."""
 
 import re
+from collections.abc import Iterable
 
 import pandas as pd
 
-from llm_measured.audit.quantities import meaning
-from llm_measured.core import naming
+from llm_measured.audit.quantities import meaning, says, snaked
 
-TEST = set("test test_type phase stage kind type mode operation task_type metric_type bench".split())
 # Of a test: prompt alone, answer alone, after so many tokens in the cache, with so many requests at once.
 OF_PROMPT = re.compile(r"pp ?(?P<n>\d+)?|prefill|prompt([-_ ](eval|processing))?|ctx_pp")
 OF_ANSWER = re.compile(r"tg ?(?P<n>\d+)?|decode|decoding|generat(e|ion)|gen|eval|ctx_tg|token[-_ ]generation")
 BOTH = re.compile(r"pp ?(\d+) ?\+ ?tg ?(\d+)")
 DEPTH = re.compile(r"@ ?d ?(\d+)")
+RATES = "output_tokens_per_s", "decode_rate", "prompt_tokens_per_s"
 CLIENTS = re.compile(r"\(c ?(\d+)\)")
-WARM_UP = {"warmup", "is_warmup", "warm_up", "phase", "stage", "run_type", "type", "kind"}
 WARM = re.compile(r"warm[-_ ]?up.*")
 TRUE = {"true", "yes", "1", "1.0"}
-STATISTIC = {"percentile", "percentiles", "quantile", "quantiles", "statistic", "stat", "aggregation"}
 A_STATISTIC = re.compile(
     r"p?(\d{2}(?:\.0+)?)(?:th)?%?|mean|avg|average|median|min(?:imum)?|max(?:imum)?|lowest|highest"
 )
 WITH_TIME = re.compile(r"[\d.,]+ ?(s|ms|us|ns)")
-CATEGORY = set(
-    "category profile workload dataset task prompt_type prompt_name use_case case test_name suite "
-    "traffic".split()
-)
 MOSTLY = 0.6  # of the cells from which a column or a row of names counts as what it looks like
 
 
@@ -40,18 +34,13 @@ def obeyed(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return table, notes
 
 
-def snake(name: str) -> str:
-    """`name` in lower case with underscores."""
-    return naming.slug(str(name)).replace("-", "_")
-
-
 def _texts(values: pd.Series) -> pd.Series:
     return values.fillna("").astype(str).str.strip().str.lower()
 
 
-def _measures(names: list) -> list:
-    """The names that mean something that is measured or counted."""
-    return [name for name in names if (found := meaning(str(name))) and found[0] not in ("model", "gpu")]
+def _words(names: Iterable) -> dict[str, str]:
+    """{name: the word of quantities.csv that it means} of those that mean something."""
+    return {name: found[0] for name in names if (found := meaning(str(name)))}
 
 
 def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
@@ -63,14 +52,16 @@ def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     cells = list(table[first].fillna("").astype(str).str.strip().replace("", pd.NA).ffill().fillna(""))
     beside = [WITH_TIME.fullmatch(str(value)) for value in table[others[-1]]]
     cells = [f"{cell} ({unit[1]})" if unit else cell for cell, unit in zip(cells, beside)]
-    of_rows, of_columns = _measures(cells), _measures(list(others))
+    # What is measured or counted, and no name of a model or device.
+    of_rows = [cell for cell in cells if _words([cell]).get(cell, "gpu") not in ("model", "gpu")]
+    of_columns = [word for word in _words(others).values() if word not in ("model", "gpu")]
     if len(of_rows) < max(1, MOSTLY * len(set(cells))) or len(of_rows) <= len(of_columns):
         return table
-    units = next((c for c in others if snake(c) in ("unit", "units")), None)
+    units = next((c for c in others if says("unit", c)), None)
     if units is not None:
         others.remove(units)
         cells = [f"{cell} ({unit})" if str(unit).strip() else cell for cell, unit in zip(cells, table[units])]
-    statistics = {c: _suffix(snake(c)) for c in others}
+    statistics = {c: _suffix(snaked(c)) for c in others}
     if sum(one is not None for one in statistics.values()) >= max(1, MOSTLY * len(others)):
         rows = _levels_of_statistics(table, cells, statistics)
         read = "one level" if len(rows) == 1 else f"{len(rows)} levels"
@@ -105,7 +96,7 @@ def _levels_of_columns(table: pd.DataFrame, cells: list[str], columns: list) -> 
     for column in columns:
         row = dict(zip(cells, table[column], strict=True))
         if any(str(value).strip() for value in row.values()):
-            rows.append(({} if snake(column) in ("value", "result") else {"option": str(column)}) | row)
+            rows.append(({} if says("result", column) else {"option": str(column)}) | row)
     return rows
 
 
@@ -119,11 +110,11 @@ def _suffix(plain: str) -> str | None:
 
 def _without_warm_up(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     for name in table.columns:
-        if snake(name) not in WARM_UP:
+        if not says("warm_up", name):
             continue
         cells = _texts(table[name])
         warm = cells.str.fullmatch(WARM)
-        if "warm" in snake(name):  # true and false; numbers count the requests of a warm-up
+        if "warm" in snaked(name):  # true and false; numbers count the requests of a warm-up
             flags = cells.isin(TRUE | {"false", "no", "0", "0.0", ""})
             warm |= cells.isin(TRUE) & (flags.all() and set(cells) & {"true", "yes", "false", "no"} != set())
         if warm.any() and not warm.all():
@@ -136,12 +127,12 @@ def _without_warm_up(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
 def _statistics_in_columns(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """A table with a row for each percentile as one with a column for each."""
     for name in table.columns:
-        if snake(name) not in STATISTIC:
+        if not says("statistic", name):
             continue
         suffixes = _texts(table[name]).map(_suffix)
         if suffixes.notna().mean() < MOSTLY:
             continue
-        measured = [c for c in table if c != name and (m := meaning(str(c))) and m[0].endswith("_s")]
+        measured = [c for c, word in _words(table).items() if c != name and word.endswith("_s")]
         others = [c for c in table if c not in (name, *measured)]
         groups = [c for c in others if table[c].nunique() < len(table)]
         rows: dict[tuple, dict] = {}
@@ -158,7 +149,7 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """A table that says of each row whether its rate is of prompt or of output tokens, with a column for
     each."""
     for name in table.columns:
-        if snake(name) not in TEST:
+        if not says("test", name):
             continue
         cells = _texts(table[name])
         bare = cells.str.replace(DEPTH, "", regex=True).str.replace(CLIENTS, "", regex=True).str.strip()
@@ -166,26 +157,23 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         both = bare.str.fullmatch(BOTH)
         if not (prompt.any() or both.any()) or (prompt | answer | both).mean() < MOSTLY:
             continue
-        out = table.drop(columns=name)
-        for column in list(out):
-            found = meaning(str(column))
-            word = found[0] if found else ""
-            if word in ("output_tokens_per_s", "decode_rate", "prompt_tokens_per_s"):
-                values = out.pop(column)
-                of_all = "total" in snake(column) or not cells.str.extract(CLIENTS)[0].notna().any()
-                rate = "decode_rate" if of_all else "request_tokens_per_s"
-                out["prompt_tokens_per_s"] = values.where(prompt & of_all, "")
-                out[rate] = values.where(answer, "")
-                out["total_tokens_per_s"] = values.where(both, "")
-                break
-        # Rates of single tests that stand beside it are of no level's own.
+        out, clients = table.drop(columns=name), cells.str.extract(CLIENTS)[0]
+        words = _words(out)
+        rate = next((column for column, word in words.items() if word in RATES), None)
+        if rate is not None:
+            values = out.pop(rate)
+            # Beside a number of clients a rate that is no total is of each of them.
+            of_all = "total" in snaked(rate) or clients.isna().all()
+            out["prompt_tokens_per_s"] = values.where(prompt & of_all, "")
+            out["decode_rate" if of_all else "request_tokens_per_s"] = values.where(answer, "")
+            out["total_tokens_per_s"] = values.where(both, "")
         lengths = bare.str.extract(r"(\d+)")[0].fillna("")
-        if not any((m := meaning(str(c))) and m[0] == "prompt_tokens" for c in out):
+        if "prompt_tokens" not in words.values():
             out["prompt_tokens"] = lengths.where(prompt, cells.str.extract(DEPTH)[0].fillna(""))
-        if not any((m := meaning(str(c))) and m[0] == "output_tokens" for c in out):
+        if "output_tokens" not in words.values():
             out["output_tokens"] = lengths.where(answer, "")
-        if cells.str.extract(CLIENTS)[0].notna().any():
-            out["concurrency"] = cells.str.extract(CLIENTS)[0].fillna("")
+        if clients.notna().any():
+            out["concurrency"] = clients.fillna("")
         out["name"] = cells.where(~cells.eq(""), "test")
         notes.append(
             f"{name} says what each row measures: a rate of prompt tokens in {int(prompt.sum())}, of output "
@@ -197,7 +185,7 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
 
 def _categories(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """A table whose categories are the names of its rows."""
-    if any((m := meaning(str(c))) and m[0] == "name" for c in table):
+    if "name" in _words(table).values():
         return table
-    named = [c for c in table if snake(c) in CATEGORY and 1 < table[c].nunique()]
+    named = [c for c in table if says("category", c) and 1 < table[c].nunique()]
     return table.rename(columns={named[0]: "name"}) if named else table

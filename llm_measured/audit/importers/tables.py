@@ -14,10 +14,9 @@ import numpy as np
 import pandas as pd
 
 from llm_measured.audit import frame, quantities
-from llm_measured.audit.importers import numerals, row_kinds, units
+from llm_measured.audit.importers import beside, numerals, row_kinds, units
 from llm_measured.audit.importers.content import Content
 from llm_measured.audit.quantities import meaning
-from llm_measured.core import names as known_names
 from llm_measured.core import naming
 
 TOOL = "CSV in the study's words"
@@ -30,14 +29,10 @@ OF_ONE = re.compile(r".*(mean|avg|average|per_request|osl|isl|len|length|max).*"
 OF_RUN = re.compile(r"total(_(time|duration|elapsed))?(_(m?s|m?secs?))?")
 SUM = 0.15  # by which a total may miss rate x time
 NOMINAL = 0.02  # of a length: what was asked and what came differ by more
-WORDS_THEMSELVES = "question", "answer", "error", "succeeded"
 FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
 SIZE = re.compile(r"\d+(\.\d+)?b(-a\d+(\.\d+)?b)?")
-ONLY_REQUESTS = {"sent_s", "question", "answer", "error", "events", "gaps", "request"}
 # What a request that did not fail says of itself.
 SUCCEEDED = set("true 1 1.0 ok success succeeded 200 completed stop length yes".split()) | {""}
-# Columns of a table that has one for the number and one for what it counts, as MLPerf's.
-RESULT, UNIT = {"result", "value", "score"}, {"unit", "units"}
 FIRST_ROWS = 60  # of a table that are looked at to see what it is
 SHARED = 5  # rows per set of conditions from which rows count as requests
 
@@ -86,14 +81,15 @@ def meanings(names: Iterable[str], mapping: dict[str, str] | None) -> dict[str, 
         word = meaning((mapping or {}).get(name, name))
         if not word:
             continue
-        kind = quantities.table()[word[0]].kind if word[0] in quantities.table() else ""
-        if (
-            kind in ("setting", "metadata")
-            or word[0] in several
-            or word[0] not in [w for w, _ in found.values()]
-        ):
+        many = _kind(word[0]) in ("setting", "noted", "metadata") or word[0] in several
+        if many or word[0] not in [w for w, _ in found.values()]:
             found[name] = word
     return found
+
+
+def _kind(word: str) -> str:
+    """The kind of a quantity, empty of a statistic of one."""
+    return quantities.table()[word].kind if word in quantities.table() else ""
 
 
 def load(content: Content, file: str) -> frame.Audited:
@@ -144,9 +140,9 @@ def _with_unit_columns(table, file, result, unit):
 
 
 def _with_units(names):
-    """(column of numbers, column of their units) of a table that has one of each; () where it has not."""
-    result = [name for name in names if naming.slug(name) in RESULT]
-    unit = [name for name in names if naming.slug(name) in UNIT]
+    """(column of numbers, column of their units) of a table that has one of each, as MLPerf's; () where it
+    has not."""
+    result, unit = ([name for name in names if quantities.says(one, name)] for one in ("result", "unit"))
     return (result[0], unit[0]) if result and unit else ()
 
 
@@ -166,7 +162,7 @@ def audited(
         table["requests_per_s"] = table["requests_per_min"] / 60
     # A total time beside a number or a rate of requests is that of the run.
     of_run = any(
-        OF_RUN.fullmatch(row_kinds.snake(name)) for name, (word, _) in found.items() if word == "e2e_s"
+        OF_RUN.fullmatch(quantities.snaked(name)) for name, (word, _) in found.items() if word == "e2e_s"
     )
     if of_run and {"requests", "requests_per_s"} & {*table} and "duration_s" not in table:
         table["duration_s"] = table.pop("e2e_s")
@@ -192,7 +188,7 @@ def audited(
 def _placed(table: pd.DataFrame, found: dict, file: str) -> frame.Placed:
     """What became of each column of the table."""
     own = [str(name) for name in table if not str(name).endswith("_chars")]
-    metadata = tuple(name for name in own if found.get(name, ("",))[0] == "metadata")
+    metadata = tuple(name for name in own if _kind(found.get(name, ("",))[0]) in ("noted", "metadata"))
     unread = tuple(name for name in own if name not in found)
     read = tuple(name for name in own if name not in metadata and name not in unread)
     varying = tuple(name for name in unread if table[name].nunique() > 1)
@@ -208,30 +204,32 @@ def _labelled(table: pd.DataFrame, placed: frame.Placed) -> bool:
     return False
 
 
+def _column(table: pd.DataFrame, *names: str) -> pd.Series:
+    """The first known figure of each row in the columns `names`; NaN where none is."""
+    found = pd.Series(np.nan, table.index)
+    for name in names:
+        found = found.fillna(table[name]) if name in table else found
+    return found
+
+
 def _totals(table: pd.DataFrame, found: dict) -> list[str]:
-    """Put counts of tokens that are those of all requests in their own column: where they are what rate x
-    time gives and several requests stand beside them; one sentence for each."""
-    notes = []
-    for name, (word, _) in found.items():
-        total = LENGTHS.get(word)
-        if total is None or word not in table or total in table or OF_ONE.fullmatch(row_kinds.snake(name)):
-            continue
-        rate, many = table.get("output_tokens_per_s"), table.get("requests")
-        time = table.get("duration_s")
-        if time is None and "requests_per_s" in table and many is not None:
-            time = many / table["requests_per_s"]
-        elif time is None:
-            time = table.get("e2e_s")
-        if word != "output_tokens" or rate is None or time is None or many is None:
-            continue
-        fits = ((rate * time / table[word] - 1).abs() < SUM) & (many > 1)
-        if fits.any() and (fits | table[word].isna() | (many <= 1)).all():
-            table[total] = table.pop(word)
-            table[word] = table[total] / many
-            if "duration_s" not in table and "requests_per_s" not in table:
-                table["duration_s"] = table.pop("e2e_s")
-            notes.append(f"{name} was read as the tokens of all requests: rate x time gives them.")
-    return notes
+    """Put a count of output tokens that is that of all requests in its own column: where it is what rate x
+    time gives and several requests stand beside it; a sentence that says so."""
+    name = next((name for name, (word, _) in found.items() if word == "output_tokens"), "")
+    needed = {"output_tokens", "output_tokens_per_s", "requests"} <= {*table}
+    if not needed or "total_output_tokens" in table or OF_ONE.fullmatch(quantities.snaked(name)):
+        return []
+    many, counted = table["requests"], table["output_tokens"]
+    own_time = not {"duration_s", "requests_per_s"} & {*table}
+    time = _column(table, "duration_s").fillna(many / _column(table, "requests_per_s"))
+    time = _column(table, "e2e_s") if own_time else time
+    fits = ((table["output_tokens_per_s"] * time / counted - 1).abs() < SUM) & (many > 1)
+    if not fits.any() or not (fits | counted.isna() | (many <= 1)).all():
+        return []
+    table["total_output_tokens"], table["output_tokens"] = counted, counted / many
+    if own_time:
+        table["duration_s"] = table.pop("e2e_s")
+    return [f"{name} was read as the tokens of all requests: rate x time gives them."]
 
 
 def _measured_lengths(table, found):
@@ -239,12 +237,12 @@ def _measured_lengths(table, found):
     their rate; one sentence for each column in which they differ."""
     notes = []
     for name, (word, _) in found.items():
-        if word not in LENGTHS or word not in table or not ASKED.fullmatch(row_kinds.snake(name)):
+        if word not in LENGTHS or word not in table or not ASKED.fullmatch(quantities.snaked(name)):
             continue
-        column = lambda key: table[key] if key in table else pd.Series(np.nan, table.index)  # noqa: E731
-        came = column(LENGTHS[word]) / column("requests").fillna(column("asked") - column("failed").fillna(0))
+        done = _column(table, "asked") - _column(table, "failed").fillna(0)
+        came = _column(table, LENGTHS[word]) / _column(table, "requests").fillna(done)
         if word == "output_tokens":
-            came = came.fillna(column("output_tokens_per_s") / column("requests_per_s"))
+            came = came.fillna(_column(table, "output_tokens_per_s") / _column(table, "requests_per_s"))
             came = came.where(came < table[word] * (1 + NOMINAL), table[word].where(came.notna()))
         came = came.where(np.isfinite(came) & (came > 0))
         far = (came / table[word] - 1).abs() > NOMINAL
@@ -267,13 +265,11 @@ def _with_decode_rate(table):
     """A rate of decoding alone is the TPOT of a single request, and of many the system's."""
     if "decode_rate" not in table:
         return table
-    absent = pd.Series(np.nan, table.index)
-    at_once = table.get("batch_size", absent).fillna(table.get("concurrency", absent)).fillna(1)
+    at_once = _column(table, "batch_size", "concurrency").fillna(1)
     single = (1 / table["decode_rate"]).where((at_once <= 1) & (table["decode_rate"] > 0))
-    table["tpot_s"] = table.get("tpot_s", absent).fillna(single)
-    table["output_tokens_per_s"] = table.get("output_tokens_per_s", absent).fillna(
-        table["decode_rate"].where(at_once > 1)
-    )
+    table["tpot_s"] = _column(table, "tpot_s").fillna(single)
+    of_many = table["decode_rate"].where(at_once > 1)
+    table["output_tokens_per_s"] = _column(table, "output_tokens_per_s").fillna(of_many)
     return table.dropna(axis=1, how="all")
 
 
@@ -283,14 +279,13 @@ SMALL_PART = 0.02  # of the time of all steps: so short a TTFT does not show in 
 def _while_decoding(table):
     """Rows of one request at a time whose tokens/s leave the TTFT out, though it is no small part: by TTFT
     and TPOT, or because the file has the same figure as its rate of decoding."""
-    absent = pd.Series(np.nan, table.index)
-    column = lambda *names: next((table[n] for n in names if n in table), absent)  # noqa: E731
-    step = column("tpot_s", "tpot_mean_s", "tpot_p50_s")
-    first, rate = column("ttft_s", "ttft_mean_s", "ttft_p50_s"), column("output_tokens_per_s")
-    alone = (column("batch_size").fillna(column("concurrency")) == 1) & column("requests_per_s").isna()
+    step = _column(table, "tpot_s", "tpot_mean_s", "tpot_p50_s")
+    first = _column(table, "ttft_s", "ttft_mean_s", "ttft_p50_s")
+    rate, load = _column(table, "output_tokens_per_s"), _column(table, "batch_size", "concurrency")
+    alone = (load == 1) & _column(table, "requests_per_s").isna()
     # A TTFT as long as all the steps together cannot be within the TPOT, which is the other reading.
-    decoding = (rate / column("decode_rate") - 1).abs() < 1e-9
-    long = first > step * column("output_tokens") * np.where(decoding, SMALL_PART, 1)
+    decoding = (rate / _column(table, "decode_rate") - 1).abs() < 1e-9
+    long = first > step * _column(table, "output_tokens") * np.where(decoding, SMALL_PART, 1)
     return alone & ((rate * step - 1).abs() < 0.03) & long
 
 
@@ -298,19 +293,20 @@ def _converted(table, found, decimal_comma):
     """(the table in words and units of the frame, notes about what had to be guessed, {column: the step in
     which it is printed})."""
     out, unknown = {c: table[c] for c in table if c in ("question_chars", "answer_chars")}, {}
-    kinds = {name: quantities.table()[w].kind for name, (w, _) in found.items() if w in quantities.table()}
-    texts = {name for name, kind in kinds.items() if kind in ("text", "setting", "metadata")}
-    figures = [n for n, (word, _) in found.items() if n not in texts and word not in WORDS_THEMSELVES]
+    texts = "text", "setting", "noted", "metadata"
+    figures = [name for name, (word, _) in found.items() if _kind(word) not in texts]
     settings: list[pd.Series] = []
     decimals, notes = numerals.of_table({name: table[name] for name in figures}, decimal_comma)
     printed = {}
     for name, (word, factor) in found.items():
         values = table[name]
+        kind = _kind(word)
+        if kind == "metadata" or (kind == "noted" and word in out):
+            continue
         if word in frame.TEXTS and word in out:
             values = (out[word].fillna("").astype(str) + " " + values.fillna("").astype(str)).str.strip()
-        elif word in quantities.table() and quantities.table()[word].kind in ("setting", "metadata"):
-            if quantities.table()[word].kind == "setting":
-                settings.append(_setting(name, values))
+        elif kind == "setting":
+            settings.append(_setting(name, values))
             continue
         elif word == "succeeded" and _counts(values):
             word, values = "requests", numerals.numbers(values)[0]
@@ -391,7 +387,7 @@ def _setting(name, values):
     """`name=value` of each row of a column that is a setting; empty where a row states none."""
     texts = values.map(lambda value: f"{value:g}" if isinstance(value, float) else value)
     texts = texts.fillna("").astype(str).str.strip()
-    return (f"{row_kinds.snake(name)}=" + texts).where(texts != "", "")
+    return (f"{quantities.snaked(name)}=" + texts).where(texts != "", "")
 
 
 def _nanoseconds(name, values, stated):
@@ -421,7 +417,7 @@ def _wide(table: pd.DataFrame) -> tuple[str, list[str]] | None:
     readings = {
         "weights": [name for name in table if FORMAT.fullmatch(naming.slug(str(name)))],
         "model": [name for name in table if SIZE.fullmatch(naming.slug(str(name)))],
-        "gpu": [name for name in table if meaning(str(name)) is None and _device(str(name))],
+        "gpu": [name for name in table if meaning(str(name)) is None and beside.is_device(str(name))],
     }
     for word, names in readings.items():
         others = [name for name in table if name not in names]
@@ -430,13 +426,6 @@ def _wide(table: pd.DataFrame) -> tuple[str, list[str]] | None:
         if all(_numeric(table[name]) for name in names):
             return word, names
     return None
-
-
-def _device(name: str) -> bool:
-    try:
-        return bool(known_names.accelerator(name).candidates)
-    except known_names.UnknownName:
-        return False
 
 
 def _is_rate(name: str) -> bool:
@@ -459,7 +448,7 @@ def _long(table: pd.DataFrame, word: str, names: list[str]) -> pd.DataFrame:
         if meaning(bare) and not _is_rate(bare):
             renamed[name] = bare
         elif _is_rate(name):
-            devices = table[name].astype(str).map(_device).mean()
+            devices = table[name].astype(str).map(beside.is_device).mean()
             renamed[name] = "gpu" if devices > 0.5 else "model"
     long = table.melt(others, names, word, "tokens_per_s").rename(columns=renamed)
     empty = long["tokens_per_s"].fillna("").astype(str).str.strip().str.lower().isin(numerals.NOTHING)
@@ -471,14 +460,10 @@ def _are_requests(table, stamped=False):
     """Whether each row is a request; a `stamped` row has a moment that may be when it was written."""
     level_only = [c for c in table if c.endswith(("_mean_s", "_p50_s", "_p90_s", "_p95_s", "_p99_s"))]
     # When a row was made says nothing beside means and percentiles.
-    if ONLY_REQUESTS & set(table) - ({"sent_s"} if level_only or stamped else set()):
+    rows = quantities.rows_are(set(table) - ({"sent_s"} if level_only or stamped else set()))
+    if "request" in rows:
         return True
-    one_time = {"ttft_s", "tpot_s", "e2e_s", "request_tokens_per_s"} & set(table)
-    if (
-        not one_time
-        or level_only
-        or {"asked", "requests_per_s", "duration_s", "requests", "total_output_tokens", "runs"} & set(table)
-    ):
+    if level_only or rows != {"either"}:
         return False
     conditions = _conditions(table)
     groups = table.groupby(conditions, dropna=False).ngroups if conditions else 1
@@ -497,17 +482,17 @@ def _chosen(lengths):
 
 
 def _conditions(table):
-    numbers = {"tensor_parallel", "batch_size", "concurrency", "request_rate", "temperature"}
-    return [c for c in table if c in frame.TEXTS or c in numbers]
+    """The columns whose values tell settings apart, without lengths, which vary within one."""
+    known = quantities.table()
+    texts = {name for name in frame.TEXTS if _kind(name) == "text"}
+    return [c for c in table if c in texts or (c in known and known[c].setting and not known[c].unit)]
 
 
 def _requests(table, file):
     conditions = _conditions(table)
-    if conditions:
-        table = table.assign(level=table.groupby(conditions, dropna=False, sort=False).ngroup())
-    else:
-        table = table.assign(level=0)
-    levels = table.drop_duplicates("level")[["level", *conditions]]
+    groups = table.groupby(conditions, dropna=False, sort=False).ngroup() if conditions else 0
+    table = table.assign(level=groups)
+    levels = table.drop_duplicates("level")[["level", *{*conditions, *frame.TEXTS} & {*table}]]
     if "output_tokens_per_s" in table and "request_tokens_per_s" not in table:
         table = table.rename(columns={"output_tokens_per_s": "request_tokens_per_s"})
     if "cached_share" in table and "cached_tokens" not in table:
@@ -518,14 +503,11 @@ def _requests(table, file):
 
 def _levels(table, file):
     if "asked" in table and "requests" not in table:
-        failed = table["failed"].fillna(0) if "failed" in table else 0
-        table["requests"] = table["asked"] - failed
+        table["requests"] = table["asked"] - _column(table, "failed").fillna(0)
     if "output_tokens_per_s_per_device" in table:
-        absent = pd.Series(np.nan, table.index)
-        # Of how many devices nobody says, the rate of all is not known;
-        # where some only generate, it is theirs.
-        each, generating = table["output_tokens_per_s_per_device"], table.get("generating_devices", absent)
-        of_all = each * generating.fillna(table.get("tensor_parallel", absent))
+        # Of how many devices nobody says, the rate of all is not known; of those that generate it is theirs.
+        each, generating = table["output_tokens_per_s_per_device"], _column(table, "generating_devices")
+        of_all = each * _column(table, "generating_devices", "tensor_parallel")
         table["output_tokens_per_s_per_device"] = each.where(generating.isna())
-        table["output_tokens_per_s"] = table.get("output_tokens_per_s", absent).fillna(of_all)
+        table["output_tokens_per_s"] = _column(table, "output_tokens_per_s").fillna(of_all)
     return frame.make(file, TOOL, table.rename(columns={"late_s": "late_mean_s"}))
