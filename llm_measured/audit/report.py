@@ -138,11 +138,11 @@ def text(
         f"{count(follow, 'finding')} that follow{'s' if follow == 1 else ''} from the above"
         if follow
         else "",
-        count(len(missing), "check") + " for which figures are missing" if missing else "",
+        count(len(missing), "check") + " that did not run, for want of figures" if missing else "",
         count(len(notes) - SHOWN_NOTES, "note") + " on the reading" if len(notes) > SHOWN_NOTES else "",
     ]
     if not everything and any(hidden):
-        lines += ["", *_wrapped(f"More with --all: {', '.join(filter(None, hidden))}.", "  ")]
+        lines += ["", *_wrapped(f"--all lists {', '.join(filter(None, hidden))}.", "  ")]
     return "\n".join(lines) + "\n"
 
 

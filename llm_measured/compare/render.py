@@ -95,8 +95,12 @@ def _levels(report: Fields) -> Iterator[Fields]:
 
 def _cells(row: Fields) -> list[str]:
     interval = "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
-    # Times in ms; the interval is of the row alone, the verdict of all rows together.
-    shown = [f"{row[side]:.4g}" if row["unit"] == "1/s" else f"{1e3 * row[side]:.4g} ms" for side in "ab"]
+    # Times in ms, from ten seconds on in s. The interval is of the row alone, the verdict of all together.
+    factor, unit = 1, ""
+    if row["unit"] == "s":
+        factor, unit = (1, " s") if max(row["a"], row["b"]) >= 10 else (1000, " ms")
+    values = [factor * row[side] for side in "ab"]
+    shown = [f"{value:,.0f}{unit}" if value >= 1e4 else f"{value:.4g}{unit}" for value in values]
     said = row["verdict"]
     if by_itself(row):
         said = f"{'faster' if (row['ratio'] > 1) == (row['unit'] != 's') else 'slower'} by itself"
@@ -118,7 +122,7 @@ def _about(level: Fields, margin: float) -> Iterator[str]:
         runs = [row["runs_needed"] for row in rows if row["runs_needed"]]
         names = ", ".join(row["name"] for row in rows)
         enough = (
-            f" To tell {margin:.0%}, {_range(runs)} runs a side would do with this scatter." if runs else ""
+            f" An interval of ±{margin:.0%} takes {_range(runs)} runs a side at this scatter." if runs else ""
         )
         begin = "By itself only" if by_itself(rows[0]) else "Cannot be told"
         yield f"{begin}: {names}. {reason}{enough}"
@@ -143,9 +147,9 @@ def _rest(report: Fields) -> Iterator[str]:
     yield from report["notes"]
     if any(level["comparable"] for level in report["levels"]):
         yield (
-            f"Equal: the 90 % interval lies within {report['margin']:.0%}. Faster, slower: at 95 %; the "
-            "first row of each level is tested by Holm over the levels, the rows below it among "
-            "themselves (5 % in all). Intervals are of each row alone."
+            f"Equal: the 90 % interval lies within {report['margin']:.0%}. Faster, slower: at 95 %, "
+            "allowing for the number of tests (Holm: the first rows of all levels together, the other rows "
+            "together). Intervals are of each row alone."
         )
 
 

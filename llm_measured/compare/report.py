@@ -272,7 +272,7 @@ def adjust(levels: Sequence[dict[str, Any]], margin: float) -> None:
             more_is_better = QUANTITIES[row["metric"]].unit != "s"
             row["verdict"] = ratios.verdict(row["estimate"], row["p_holm"], margin, more_is_better)
             if row["verdict"] == UNKNOWN:
-                row["reason"] = _why_unknown(row, len(tested))
+                row["reason"] = _why_unknown(row, len(family))
 
 
 def by_itself(row: dict[str, Any]) -> bool:

@@ -111,7 +111,7 @@ def test_the_text_names_each_kind_and_what_follows_from_what(tmp_path):
     findings, notes, unread = report.collect([file])
     shown = report.text(findings, notes, unread)
     assert "CONTRADICTS ITSELF" in shown and "1,000 tokens/s become 100 tokens/s" in " ".join(shown.split())
-    assert "[follows from" not in shown and "More with --all" in shown
+    assert "[follows from" not in shown and "--all lists" in shown
     assert max(map(len, shown.splitlines())) <= report.WIDTH
     whole = report.text(findings, notes, unread, everything=True)
     assert "[follows from prompt_counted_as_output]" in " ".join(whole.split())

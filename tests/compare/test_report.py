@@ -80,7 +80,7 @@ def test_one_run_whose_difference_is_small_cannot_be_told_and_says_how_many_woul
     report = compare(*sides(tmp_path, runs=1, slow=1.1, a={"gpu_name": ""}, b={"gpu_name": ""}))
     assert report["verdict"] == "cannot be told"
     assert {row["verdict"] for row in report["levels"][0]["rows"]} == {"cannot be told"}
-    assert "runs a side would do" in " ".join(render.text(report).split())
+    assert "runs a side at this scatter" in " ".join(render.text(report).split())
 
 
 def test_what_differs_stands_first_and_what_is_compared_is_no_hindrance(tmp_path):

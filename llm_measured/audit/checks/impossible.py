@@ -181,8 +181,8 @@ def bandwidth_beyond_device(audited: Audited) -> Finding | None:
     return Finding(
         f"Bandwidth beyond the device: {named(level, k)} {reads}{mbu[k]:.0%} of {has}{single}"
         f"{levels(certain)}.{others}",
-        f"Explained by {bits}several tokens per step, a prompt or a cached answer in the count, or more "
-        f"or faster devices.",
+        f"Possible: {bits}several tokens per step, a prompt or a cached answer in the count, more or "
+        f"faster devices.",
         numbers=numbers,
         undone={"most_tokens_per_s": float(1 / step[k] / mbu[k])},
         file=level.at[k, "file"],
@@ -290,8 +290,7 @@ def compute_beyond_device(audited: Audited) -> Finding | None:
     needs += f" {mfu[k]:.0%} of the peak that {devices_named(level, peak, k)}"
     return Finding(
         f"Operations beyond the device: {needs}{levels(certain)}.",
-        "Explained by prompts that a prefix cache answered, by more devices, or by a rate that counts "
-        "other tokens.",
+        "Possible: prompts that a prefix cache answered, more devices, or a rate that counts other tokens.",
         numbers={"mfu": float(mfu[k])},
         file=level.at[k, "file"],
     )
