@@ -195,15 +195,16 @@ def rows() -> pd.DataFrame:
     # A model looked up under another of its shape, and a class of processors, say which one a row is of.
     named = made["named"].where(made["named"] != "", made["checkpoint"])
     processor = made["device"] + ": " + whole["host_cpu"].fillna(whole["accelerator_raw"])
+    unstated = made["accelerators"].isna().map({True: "cards not stated", False: ""})
     found = made.assign(
         named=named.where((made["model"] == "") | (named == made["model"]), made["model"] + ": " + named),
-        accelerators=made["accelerators"].fillna(1),  # as everywhere: one where nobody says
+        accelerators=made["accelerators"].fillna(1),  # as in the look-up; the note says so
         card=processor.where(made["device"].str.endswith(" CPUs"), made["device"]),
         before=whole["context_depth"].fillna(0) + whole["input_tokens"].fillna(0),
         all=figures["output_tokens_per_s"],
         ttft_ms=whole["ttft_mean_ms"].fillna(whole["ttft_p50_ms"]),
         date=whole["measured_on"].fillna(whole["published_on"]).astype("string").str[:10],
-        note=whole["audit_notes"].where(whole["audit"] == "flagged", ""),
+        note=whole["audit_notes"].where(whole["audit"] == "flagged", unstated),
     )
     found = found[found["rate"].notna() | found["all"].notna()]
     return found.sort_values(["model", "bits", "rate"], ascending=[True, True, False])
