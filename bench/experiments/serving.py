@@ -135,9 +135,9 @@ class Load:
         def takes_s(level):
             if level.kind == "closed":
                 return level.requests * answer_s / min(level.value, max(1.0, gain))
-            sent = (
-                level.requests if values["requests"] else max(level.requests, self._fewest(level, answer_s))
-            )
+            sent = level.requests
+            if not values["requests"]:  # what `_long_enough` makes of it
+                sent = max(sent, self._fewest(level, answer_s))
             return max(sent * answer_s / max(1.0, gain), sent / level.value) + answer_s
 
         if any(free) and sum(map(takes_s, self.levels)) > BUDGET_S:

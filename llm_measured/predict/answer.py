@@ -1,5 +1,5 @@
-"""What a reader gets: whether it fits, tokens/s with an interval, the time of a prompt, who measured exactly
-this, the published rows that come nearest, and what was guessed."""
+"""What a reader gets: whether it fits, tokens/s with an interval, the time of a prompt, who measured the
+setup, the published rows that come nearest, and what was guessed."""
 
 import json
 from collections.abc import Mapping
@@ -199,7 +199,7 @@ class Answer:
     """What is expected for one question: tokens/s with its intervals (92 of 100 sources; likely: two of
     three) and bound (None where it hangs on a guess), seconds to the first token of a prompt alone on the
     machine, gigabytes needed and held, how many users fit, the share of the weights that does not (outside)
-    and that stays on the host (away), who measured exactly this, what comes nearest, the price of an
+    and that stays on the host (away), who measured this setup, what comes nearest, the price of an
     accelerator (None where nobody states one), and the answers for the other variants that the name may mean.
     Rates are those of each user."""
 
