@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bench import html, inputs, paths, site
+from bench.topics import serving
 from bench.topics.estimates import FASTER, SLOWER
 from bench.topics.estimates import OPTION as CONFIG
 from bench.topics.humaneval import PROBLEMS
@@ -269,7 +270,8 @@ def long_prompts(rows: Rows) -> str:
     """Say what the longest prompt leaves of the largest model's pace on the default machine: of the option
     that keeps least and of that that keeps most, where their intervals part."""
     own = largest(site.machine(site.table("context")))
-    own = own[own["prompt_tokens"] == own["prompt_tokens"].max()].sort_values("kept")
+    own = own[(own["prompt_tokens"] == own["prompt_tokens"].max()) & own["kv_pace"].isna()]
+    own = own.sort_values("kept")
     sure = own.dropna(subset=["kept_interval"])
     if len(sure) < 2:
         return ""
@@ -284,39 +286,24 @@ def long_prompts(rows: Rows) -> str:
 
 
 def objectives(rows: Rows) -> str:
-    """Say for each processor which load the option that holds most anywhere kept with every request inside
-    both objectives, and what share of the next higher one was."""
+    """Say up to which rate of arrivals each server of the largest model keeps first tokens near those without
+    load, and whether any request met the study's objectives."""
     limits = inputs.study()["slo"]
-    levels = site.table("serving")
-    levels = levels[levels["request_rate"].notna() & (levels["model"] == rows.model)]
-    if levels.empty:
+    levels = site.machine(largest(site.table("serving")))
+    opened = levels[levels["request_rate"].notna() & levels["near"].notna()].sort_values("request_rate")
+    if opened.empty:
         return ""
-    held = levels[levels["met"] == 1].groupby(CONFIG)["request_rate"].max()
-    machines = levels.groupby(CONFIG)["machine"].nunique()
-    config = (
-        pd.DataFrame({"held": held, "machines": machines})
-        .fillna(0)
-        .sort_values(["held", "machines"])
-        .index[-1]
-    )
-    levels, shown = levels[of_option(levels, config)], []
-    for _, own in levels.groupby("machine", sort=False):
-        own = own.sort_values("request_rate")
-        held = own[(own["met"] == 1).cumprod().astype(bool)]
-        above = own[own["request_rate"] > held["request_rate"].max()] if len(held) else own
-        where = processor(own["gpu"].iloc[0])
-        text = f"none on {where}"
-        if len(held):
-            requests = "requests " if not shown else ""
-            text = (
-                f"{held['counted'].iloc[-1]:.0f} {requests}at {held['request_rate'].iloc[-1]:g}/s on {where}"
-            )
-        if len(above):
-            text += f", {100 * above['met'].iloc[0]:.0f} % at {above['request_rate'].iloc[0]:g}/s"
-        shown.append(text)
+    shown = []
+    for config, own in opened.groupby(CONFIG):
+        good = (own["near"] >= serving.HELD) & (own["state"] != serving.OVERLOADED)
+        held = own.loc[good.cumprod().astype(bool), "request_rate"]
+        rate = f"to {html.two(held.iloc[-1])}" if len(held) else "to none"
+        shown.append(f"{rate}{'' if shown else ' requests/s'} with {_name(config)}")
+    met = f"{100 * opened['met'].max():.0f} %" if opened["met"].max() > 0 else "none"
     return (
-        f"{_name(config)} with {rows.model} kept {limits['ttft_s']:.0f} s TTFT, "
-        f"{1e3 * limits['tpot_s']:.0f} ms TPOT for all {'; '.join(shown)}."
+        f"{opened['model'].iloc[0]} on {processor(opened['gpu'].iloc[0])}: {100 * serving.HELD:.0f} % of first "
+        f"tokens within {serving.UNLOADED} times the unloaded {naming.listed(shown)}; {met} within "
+        f"{limits['ttft_s']:.0f} s TTFT, {1e3 * limits['tpot_s']:.0f} ms TPOT."
     )
 
 

@@ -8,11 +8,12 @@ import pandas as pd
 
 from bench import inputs
 from bench.observations import derived, schema
-from bench.topics import estimates, machines
+from bench.topics import estimates, machines, quality
 
 # The published rule of thumb: 512 more input tokens cost less than 8 more output tokens.
 MORE_INPUT, MORE_OUTPUT = 512, 8
 INTERVALS = "output_tokens_per_s", "ttft_s", "tpot_s"
+KV_CACHE = "-kv-"  # in an option's name: after it its cache's format, before it the same with 16 bits
 PREDICTED = ["backend", "option", "model", "gpu", "prompt_tokens"]  # what a row of the predictions is of
 
 
@@ -91,9 +92,11 @@ def context(requests: pd.DataFrame) -> pd.DataFrame:
     One row per configuration and prompt length; columns runs, ttft_s, tpot_s and output_tokens_per_s with
     their `_interval` (as `sweeps`), peak_memory_bytes (mean over runs), prompt_tokens_per_s (prompt tokens
     over TTFT), decode_tokens_per_s (after the first), kept (TPOT after the shortest prompt over that after
-    this one, inside a run: mean over runs, kept_interval), and what data/context_predictions.csv predicted.
+    this one, inside a run: mean over runs, kept_interval), those of `_narrow_caches`, and what
+    data/context_predictions.csv predicted.
     """
-    each = of_runs(machines.every(requests, "context"))
+    rows = machines.every(requests, "context")
+    each = of_runs(rows)
     keys = [*schema.CONFIGURATION, "prompt_tokens", "max_new_tokens"]
     shortest = each.sort_values("prompt_tokens").groupby("run_id")["tpot_s"].first()
     each = each.assign(kept=each["run_id"].map(shortest) / each["tpot_s"])
@@ -107,4 +110,27 @@ def context(requests: pd.DataFrame) -> pd.DataFrame:
         prompt_tokens_per_s=table["prompt_tokens"] / table["ttft_s"],
         decode_tokens_per_s=1 / table["tpot_s"],
     )
+    table = table.merge(_narrow_caches(rows, keys), "left", keys)
     return table.merge(inputs.table("context_predictions"), "left", PREDICTED)
+
+
+def _narrow_caches(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return what a KV cache in fewer bits changes against the same option with one in 16 bits.
+
+    Runs of one number are compared, which are of one round. Columns `keys`; kv_pace (TPOT with 16 bits over
+    that with fewer, mean over rounds) and its interval; same_tokens (share of positions with the same token,
+    mean over rounds).
+    """
+    answers = rows.loc[rows["error"] == "", ["run_id", *keys, "prompt", "tpot_s", "output_ids"]]
+    answers = answers.assign(round=answers["run_id"].str.rpartition("-")[2])
+    narrow = answers[answers["option"].str.contains(KV_CACHE)]
+    narrow = narrow.assign(narrow=narrow["option"], option=narrow["option"].str.partition(KV_CACHE)[0])
+    same = [*keys, "prompt", "round"]
+    both = narrow.merge(answers, on=same, suffixes=("", "_16_bits")).drop(columns="option")
+    both = both.rename(columns={"narrow": "option"}).assign(kv_pace=both["tpot_s_16_bits"] / both["tpot_s"])
+    pairs = zip(both["output_ids"], both["output_ids_16_bits"], strict=True)
+    shares = [quality.agreement(quality.token_ids(ids), quality.token_ids(wide)) for ids, wide in pairs]
+    both = both.assign(same_tokens=pd.Series(shares, both.index, dtype=float))
+    pace = estimates.half_widths(estimates.within_runs(both, keys, "kv_pace"), "kv_pace").drop(columns="runs")
+    agreed = both.groupby(keys, as_index=False)["same_tokens"].mean()
+    return agreed.merge(pace.astype(rows[keys].dtypes.to_dict()), "left", keys)

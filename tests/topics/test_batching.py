@@ -173,6 +173,27 @@ def test_what_a_longer_prompt_leaves_of_the_pace_stands_beside_what_was_predicte
     assert not len(tables.tables(requests)["batching"]), "a sweep of lengths is none of batches"
 
 
+def test_a_narrow_cache_is_compared_with_16_bits_inside_a_round(tmp_path):
+    for run, faster in ((1, 1.0), (2, 1.2), (3, 1.4)):
+        write_sweep(tmp_path, experiment="context", run=run, shapes=LENGTHS, overhead=0.04 * faster, **ASKED)
+        narrow = {"overhead": 0.02 * faster, "option": "Q4_0-kv-q8_0"}
+        write_sweep(tmp_path, experiment="context", run=run, shapes=LENGTHS, **ASKED | narrow)
+    requests = store.load(folder=tmp_path)
+    one = requests.query("option == 'Q4_0-kv-q8_0' and prompt_tokens == 128").index[0]
+    words = requests.at[one, "output_ids"].split()
+    requests.at[one, "output_ids"] = " ".join([*words[:64], *["0"] * 64])
+    table = batching_analysis.context(requests).set_index(["option", "prompt_tokens"])
+    paces = [
+        requests.query(f"prompt_tokens == 128 and option == '{option}'").set_index("run_id")["tpot_s"].to_numpy()
+        for option in ("Q4_0", "Q4_0-kv-q8_0")
+    ]
+    row = table.loc["Q4_0-kv-q8_0", 128]
+    assert row["kv_pace"] == pytest.approx((paces[0] / paces[1]).mean()) and row["kv_pace"] > 1.5
+    assert row["same_tokens"] == pytest.approx((0.5 + 1 + 1) / 3)
+    assert table.loc["Q4_0-kv-q8_0", 4096]["same_tokens"] == 1
+    assert table.loc["Q4_0"][["kv_pace", "same_tokens"]].isna().all(axis=None)
+
+
 def test_a_sweep_of_prompt_lengths_times_each_once_and_drops_none(cells):
     names = cells(
         "batching", backend="fake", batch_sizes="none", prompt_lengths="8 32", short_tokens=4, timed=1
