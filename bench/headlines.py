@@ -1,4 +1,4 @@
-"""Headlines: at most eight sentences of at most thirty words, whose numbers stand in data/tables/.
+"""Headlines: at most six sentences of at most thirty words, whose numbers stand in data/tables/.
 
     python -m bench.headlines             the headlines on the terminal
     python -m bench.headlines README.md   they in the marked place of a file, from the committed tables
@@ -6,7 +6,7 @@
 Each names its model and its processor; the largest model comes first. A ratio of two options is the
 regression's, inside measuring sessions (across_machines.csv, sizes_pairs.csv, drafts.csv), and one function
 (`said`) makes a claim of it: of one direction only where every size and every processor that measured both
-says so; else the ratio at each. A mean is the plain one over a machine's runs (runs.csv).
+says so; else the ratio at each.
 """
 
 import re
@@ -24,7 +24,7 @@ from bench.topics.humaneval import PROBLEMS
 from bench.topics.sizes import SHIPPED, size_words
 from llm_measured.core import hardware, naming
 
-MOST, MOST_WORDS = 8, 30
+MOST, MOST_WORDS = 6, 30
 REFERENCE = ("transformers", "float32")
 TWICE = (
     "SmolLM2 in four bits is a second quantisation of a tiny model: what it loses says nothing about yours."
@@ -35,45 +35,27 @@ RATE = "output_tokens_per_s"
 PLACE = re.compile(r"(<!-- findings: .*?-->\n).*?(<!-- end of findings -->)", re.S)
 
 
-class Rows:
-    """What sentences are about: runs and latency of the model with most runs, with real weights, without runs
-    whose tokens could not be checked and without those that shared their machine."""
-
-    def __init__(self) -> None:
-        costs, runs = site.table("latency"), site.table("runs")
-        costs = costs[(costs["weights"] == "real") & (costs["shared_by"] == "")]
-        count = costs.groupby("model")["runs"].sum()
-        self.model = count.idxmax() if len(count) else ""
-        self.costs = costs[costs["model"] == self.model]
-        kept = (runs["weights"] == "real") & (runs["not_judged"] == "") & (runs["shared_by"] == "")
-        runs = runs[kept & (runs["model"] == self.model) & (runs["experiment"] == "latency")]
-        self.prompts = (
-            f"{runs['prompt_tokens_least'].min():.0f} to {runs['prompt_tokens_most'].max():.0f} prompt tokens"
-        )
-        self.front = site.machine(runs)
-        self.on = processor(self.front["gpu"].iloc[0]) if len(self.front) else ""
-
-    def means(self, metric: str) -> pd.Series:
-        """Return means over the runs of the default machine, by engine and number format."""
-        return self.front.groupby(CONFIG)[metric].mean()
-
-    def lost(self, config: Config) -> str:
-        """Return `9×8 = 11`, or how much its perplexity rose; empty where answers are no worse."""
-        rows = self.costs[of_option(self.costs, config) & self.costs["worse"].eq(True)]
-        return rows["verdict"].iloc[0].split(";")[0].replace(" × ", "×") if len(rows) else ""
-
-    def alike(self) -> list[Config]:
-        """Return the options that answer every prompt as the reference, token for token, with it."""
-        rows = self.costs[self.costs["machine"].isin(self.front["machine"])]
-        rows = rows[rows["answers"].notna() & (rows["same_answers"] == rows["answers"])]
-        return list(rows[CONFIG].itertuples(index=False, name=None))
-
-
 def largest(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the model with most parameters, real weights only."""
     rows = rows[rows["weights"] == "real"]
     sizes = rows["model"].map(hardware.by_model()["parameters_b"]).fillna(0)
     return rows[sizes == sizes.max()]
+
+
+def compared(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that nothing keeps from a comparison: neither a shared machine nor tokens that could
+    not be checked."""
+    return rows[rows["reason"] == ""]
+
+
+def lost(config: Config) -> str:
+    """Return what an option's answers lose with the model of most runs, `9×8 = 11` or how much its perplexity
+    rose; empty where they are no worse."""
+    costs = site.table("latency")
+    costs = compared(costs[costs["weights"] == "real"])
+    costs = costs[costs["model"] == costs.groupby("model")["runs"].sum().idxmax()] if len(costs) else costs
+    rows = costs[of_option(costs, config) & costs["worse"].eq(True)]
+    return rows["verdict"].iloc[0].split(";")[0].replace(" × ", "×") if len(rows) else ""
 
 
 def of_option(rows: pd.DataFrame, config: Config) -> pd.Series:
@@ -124,19 +106,16 @@ def _processors(gpus: pd.Series) -> str:
     return naming.listed([name if k == 0 else name.removeprefix("Zen ") for k, name in enumerate(names)])
 
 
-def ratios(first: Config, second: Config, sizes: bool = True) -> pd.DataFrame:
+def ratios(first: Config, second: Config) -> pd.DataFrame:
     """Return the regression's ratios of two options, inside measuring sessions: a row for each machine and
     model with real weights (columns model, gpu, machine, ratio, low, high), of nine prompts and of three."""
     nine = site.table("across_machines")
     own = [_turned(nine[(nine["weights"] == "real")], CONFIG, ["than_backend", "than_option"], first, second)]
-    if sizes:
-        three = site.table("sizes_pairs")
-        for side in ("first", "second"):
-            three[[f"{side}_backend", f"{side}_option"]] = three[side].str.split(" ", n=2, expand=True)[
-                [0, 1]
-            ]
-        left, right = [[f"{side}_backend", f"{side}_option"] for side in ("first", "second")]
-        own.append(_turned(three, left, right, first, second))
+    three = site.table("sizes_pairs")
+    for side in ("first", "second"):
+        three[[f"{side}_backend", f"{side}_option"]] = three[side].str.split(" ", n=2, expand=True)[[0, 1]]
+    left, right = [[f"{side}_backend", f"{side}_option"] for side in ("first", "second")]
+    own.append(_turned(three, left, right, first, second))
     return pd.concat(own, ignore_index=True)
 
 
@@ -151,9 +130,9 @@ def _turned(
     return pd.concat([straight[names], inverse[names]])
 
 
-def downloaded(rows: Rows) -> str:
+def downloaded() -> str:
     """Say how fast the largest model runs as people download it, on each processor, and what it solves."""
-    sizes = largest(site.table("sizes"))
+    sizes = largest(compared(site.table("sizes")))
     shipped = sizes[sizes["option"] == SHIPPED].dropna(subset=["solved"])
     reference = sizes.loc[of_option(sizes, REFERENCE), "solved"].dropna()
     if shipped.empty or reference.empty:
@@ -166,7 +145,7 @@ def downloaded(rows: Rows) -> str:
     )
 
 
-def solved(rows: Rows) -> str:
+def solved() -> str:
     """Say how many problems eight and four bits of the largest model lose, engines together and paired."""
     table = largest(site.table("humaneval_bits").assign(weights="real")).sort_values("bits", ascending=False)
     if table.empty:
@@ -190,23 +169,20 @@ def _signed(fewer: float) -> str:
     return f"−{digits}" if fewer > 0 else f"+{digits}"
 
 
-def four_bits(rows: Rows) -> str:
+def four_bits() -> str:
     """Compare the two engines that are fastest in four bits with the largest model, at every size and on
     every processor that has both."""
-    table = largest(site.table("sizes"))
-    table = table[(table["option"].map(naming.bits) == 4) & (table["reason"] == "")]
-    table = table.sort_values(RATE, ascending=False).drop_duplicates("backend")
+    table = largest(compared(site.table("sizes")))
+    table = table[table["option"].map(naming.bits) == 4].sort_values(RATE, ascending=False).drop_duplicates("backend")
     if len(table) < 2:
         return ""
     first, second = [tuple(row) for row in table[CONFIG].head(2).to_numpy()]
-    both = [text for config in (first, second) if (text := rows.lost(config))]
-    lost = ""
-    if both:
-        lost = f", {'both' if len(both) == 2 else 'one'} answering {both[0]}"
-    return f"Short-prompt speed, {_name(first)} over {_name(second)}: {said(ratios(first, second))}{lost}."
+    both = [text for config in (first, second) if (text := lost(config))]
+    answers = f", {'both' if len(both) == 2 else 'one'} answering {both[0]}" if both else ""
+    return f"Short-prompt speed, {_name(first)} over {_name(second)}: {said(ratios(first, second))}{answers}."
 
 
-def drafts(rows: Rows) -> str:
+def drafts() -> str:
     """Say what a draft model does to the speed of the largest model, the loser first."""
     table = site.table("drafts")
     table = largest(table[table["option"].str.endswith("-draft")]).sort_values("ratio")
@@ -222,51 +198,7 @@ def drafts(rows: Rows) -> str:
     return f"A draft model, {kept} % kept, makes {table['model'].iloc[0]} {', '.join(shown)}."
 
 
-def same_tokens(rows: Rows) -> str:
-    """Say which options write other greedy tokens on another processor than on the default machine's."""
-    table = site.table("tokens")
-    table = table[(table["model"] == rows.model) & (table["experiment"] == "latency")]
-    if table.empty:
-        return ""
-    other = table[table["same_answers"] < table["prompts"]]
-    if other.empty:
-        count = len(table[CONFIG].drop_duplicates())
-        where = _processors(table["gpu"])
-        return f"Greedy tokens of {rows.model} on {where} are those of {rows.on} in all {count} options."
-    count = len(table.loc[table["gpu"].isin(other["gpu"]), CONFIG].drop_duplicates())
-    named = [" ".join(key) for key, _ in other.groupby(CONFIG)]
-    bits = other["option"].map(naming.bits)
-    kind = "all quantised" if bits.notna().all() and bits.max() <= 8 else "not all quantised"
-    return (
-        f"Greedy tokens of {rows.model} on {_processors(other['gpu']).replace(' and ', ' or ')} differ from "
-        f"{rows.on}'s in {len(named)} of {count} options there, {kind}: {naming.listed(named)}."
-    )
-
-
-def answers_alike(rows: Rows) -> str:
-    """Name the fastest that answers every prompt as the reference, token for token; `fastest` where it is so
-    on every machine and against every other one that does."""
-    alike = rows.alike()
-    if REFERENCE not in alike:
-        return ""
-    means = rows.means(RATE).reindex(pd.MultiIndex.from_tuples(alike)).dropna().sort_values(ascending=False)
-    if len(means) < 2 or means.index[0] == REFERENCE:
-        return ""
-    best, second = means.index[:2]
-    every = pd.concat([ratios(best, other, sizes=False) for other in means.index[1:]])
-    every = every[every["model"] == rows.model]
-    closest = ratios(best, second, sizes=False)
-    closest = closest[closest["model"] == rows.model]
-    rank = "fastest" if direction(every) == FASTER else f"highest mean speed on {rows.on}"
-    # At longer prompts others lead (batching.csv): the sentence is of these lengths.
-    text = f"{rows.model}, {rows.prompts}: the {rank} answering as {_name(REFERENCE)} is {_name(best)}"
-    if closest.empty:
-        shown = [html.number(means[config]) for config in (best, second)]
-        return f"{text}: {shown[0]} tokens/s on {rows.on}, {_name(second)} {shown[1]}."
-    return f"{text}, over {_name(second)} {said(closest)}."
-
-
-def long_prompts(rows: Rows) -> str:
+def long_prompts() -> str:
     """Say what the longest prompt leaves of the largest model's pace on the default machine: of the option
     that keeps least and of that that keeps most, where their intervals part."""
     own = largest(site.machine(site.table("context")))
@@ -285,7 +217,7 @@ def long_prompts(rows: Rows) -> str:
     )
 
 
-def objectives(rows: Rows) -> str:
+def objectives() -> str:
     """Say up to which rate of arrivals each server of the largest model keeps first tokens near those without
     load, and whether any request met the study's objectives."""
     limits = inputs.study()["slo"]
@@ -307,15 +239,14 @@ def objectives(rows: Rows) -> str:
     )
 
 
-HEADLINES: tuple[Callable[[Rows], str], ...] = (
-    downloaded, solved, four_bits, drafts, same_tokens, answers_alike, long_prompts, objectives,
+HEADLINES: tuple[Callable[[], str], ...] = (
+    downloaded, solved, four_bits, drafts, long_prompts, objectives,
 )  # fmt: skip
 
 
 def sentences() -> list[str]:
     """Return the headlines that the tables support, as Markdown; none without runs."""
-    rows = Rows()
-    return [text for headline in HEADLINES if len(rows.front) and (text := headline(rows))]
+    return [text for headline in HEADLINES if (text := headline())]
 
 
 def show() -> None:

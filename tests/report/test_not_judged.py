@@ -1,13 +1,12 @@
 """Runs whose tokens could not be checked for want of memory are in tables, with the reason, and in no
-sentence."""
+comparison."""
 
 import pytest
 from builders import make_sidecar, write_run
 
-from bench import headlines, site
 from bench.experiments import judge
 from bench.observations import derived, store
-from bench.topics import across_machines, latency, quality, tables
+from bench.topics import across_machines, latency, quality
 
 MEMORY = "The reference in float32 takes 8.2 GB of memory, and 5.1 GB are free."
 # Of an engine or of weights for which there is no right answer, and of an older run: no fault.
@@ -57,9 +56,5 @@ def test_the_table_says_so(requests):
     )
 
 
-def test_no_sentence_and_no_superlative_has_them(requests, tmp_path):
-    tables.write(requests, tmp_path / "tables")
-    with site.reading(tmp_path / "tables"):
-        rows = headlines.Rows()
-        assert set(rows.front["option"]) == {"float32"}
+def test_no_comparison_has_them(requests):
     assert "float16" not in set(across_machines.compared(requests)["option"])

@@ -5,10 +5,10 @@ import pytest
 from builders import make_rows, make_sidecar, two_engines, write_run
 from pictures import shown, words
 
-from bench import headlines, html, site
+from bench import html
 from bench.machine import identity
 from bench.observations import store
-from bench.topics import latency, machines, tables
+from bench.topics import latency, machines
 
 HERE = {"host": "abc123", "gpu": "test-cpu"}  # whose runs `two_engines` has most of
 BESIDE = "others used 7% of the CPU"
@@ -53,15 +53,6 @@ def test_they_are_drawn_as_shared_and_the_table_says_with_whom(folder, tmp_path)
     assert "fake int4 · shared" in " ".join(words(drawn).split())
     table = shown("tbl-latency", both, tmp_path / "a" / "b")
     assert table.loc[table["option"] == "int4", "compared"].tolist() == [BESIDE]
-
-
-def test_no_headline_knows_them(folder, tmp_path):
-    said = []
-    for name, shared in (("alone", False), ("beside", True)):
-        tables.write(store.load(shared=shared), tmp_path / name / "tables")
-        with site.reading(tmp_path / name / "tables"):
-            said.append((headlines.sentences(), headlines.Rows().means("output_tokens_per_s").to_dict()))
-    assert said[0] == said[1]
 
 
 def test_a_machine_that_has_only_them_can_stand_in_front(folder, tmp_path, monkeypatch):
