@@ -122,9 +122,9 @@ def _narrow_caches(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     mean over rounds).
     """
     answers = rows.loc[rows["error"] == "", ["run_id", *keys, "prompt", "tpot_s", "output_ids"]]
-    answers = answers.assign(round=answers["run_id"].str.rpartition("-")[2])
+    answers = answers.assign(round=answers["run_id"].str.split("-").str[-1])
     narrow = answers[answers["option"].str.contains(KV_CACHE)]
-    narrow = narrow.assign(narrow=narrow["option"], option=narrow["option"].str.partition(KV_CACHE)[0])
+    narrow = narrow.assign(narrow=narrow["option"], option=narrow["option"].str.split(KV_CACHE).str[0])
     same = [*keys, "prompt", "round"]
     both = narrow.merge(answers, on=same, suffixes=("", "_16_bits")).drop(columns="option")
     both = both.rename(columns={"narrow": "option"}).assign(kv_pace=both["tpot_s_16_bits"] / both["tpot_s"])

@@ -184,7 +184,9 @@ def test_a_narrow_cache_is_compared_with_16_bits_inside_a_round(tmp_path):
     requests.at[one, "output_ids"] = " ".join([*words[:64], *["0"] * 64])
     table = batching_analysis.context(requests).set_index(["option", "prompt_tokens"])
     paces = [
-        requests.query(f"prompt_tokens == 128 and option == '{option}'").set_index("run_id")["tpot_s"].to_numpy()
+        requests.query(f"prompt_tokens == 128 and option == '{option}'")
+        .set_index("run_id")["tpot_s"]
+        .to_numpy()
         for option in ("Q4_0", "Q4_0-kv-q8_0")
     ]
     row = table.loc["Q4_0-kv-q8_0", 128]
