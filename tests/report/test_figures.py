@@ -8,7 +8,7 @@ from builders import write_run
 from matplotlib.figure import Figure
 from pictures import shown, words
 
-from bench import cells, html, plots, style
+from bench import cells, html, paths, plots, site, style
 from bench.observations import store
 from llm_measured.core import columns
 from llm_measured.core.metrics import METRICS
@@ -22,6 +22,17 @@ def test_a_figure_is_the_same_bytes_each_time_and_says_how_it_is_redrawn(observa
         drawn = shown("fig-latency", requests, tmp_path / name / "tables")
         written.append(cells.export(drawn, "latency", tmp_path / name).read_text())
     assert written[0] == written[1] and "-p figure latency" in written[0] and "<text" in written[0]
+
+
+def test_committed_figures_are_what_their_cells_draw_byte_for_byte(tmp_path):
+    """`make figures` after a table has changed: nothing else would tell."""
+    with site.reading(paths.TABLES):
+        for name in cells.figures():
+            cells.export(cells.draw(name), name, tmp_path)
+    drawn = {file.name: file.read_bytes() for file in tmp_path.glob("*.svg")}
+    committed = {file.name: file.read_bytes() for file in paths.FIGURES.glob("*.svg")}
+    assert len(drawn) > 20 and drawn.keys() == committed.keys()
+    assert [name for name in drawn if drawn[name] != committed[name]] == []
 
 
 def test_title_unit_and_factor_of_a_metric_have_one_declaration(observations, tmp_path, monkeypatch):
