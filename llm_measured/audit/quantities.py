@@ -4,12 +4,12 @@ by it.
 A row is a quantity: `word` (its column in the frame; `tables` says in which), `unit`, `scope` (request, user,
 device or system), the `statistics` that it comes in, `kind` (asked, came, total, mean, peak, retokenized;
 text; setting: one without a column of its own; noted: a text that a file states once; metadata: what changes
-nothing of a result; row: a column whose cells say what their row is), `setting` (whether two results that
-differ in it are two levels), `row` (what its column makes of a row: a request, a level, either), `longest`
-(s, up to which a time without a unit is taken as seconds where no arithmetic decides), `rank` (of a figure
-that two results are compared in: the first that is there says most), `names` (patterns of a whole name,
-separated by spaces), `parts` (words from which names of rates are put together), `title` in words and `short`
-for tables.
+nothing of a result; row: a heading or a cell that says what a row or its number is), `setting` (whether two
+results that differ in it are two levels), `row` (what its column makes of a row: a request, a level, either),
+`longest` (s, up to which a time without a unit is taken as seconds where no arithmetic decides), `rank` (of a
+figure that two results are compared in: the first that is there says most), `names` (patterns of a whole
+name, separated by spaces), `parts` (words from which names of rates are put together), `title` in words and
+`short` for tables.
 """
 
 import csv
@@ -29,12 +29,14 @@ STATISTICS = {
     **dict.fromkeys(("max", "maximum", "highest"), "_max"),
 }
 PERCENTILE = re.compile(r"p?(50|90|95|99)\.0+|p(50|90|95|99)|(50|90|95|99)(?:th|p)")
+ANY_PERCENTILE = re.compile(r"p(\d\d)(?:\.0+)?|(\d\d)(?:\.0+)?(?:th|p)|(10|25|50|75|90|95|99)(?:\.0+)?")
 UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("ms", "msec", "millis", "millisecond", "milliseconds"), 1e-3),
-    **dict.fromkeys(("us", "microseconds"), 1e-6),
+    **dict.fromkeys(("us", "µs", "microseconds"), 1e-6),
     **dict.fromkeys(("ns", "nanoseconds"), 1e-9),
     **dict.fromkeys(("min", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hours"), 3600.0),
 }
 PER_TOKEN = {"ms_per_token": 1e-3, "ms_per_tok": 1e-3, "s_per_token": 1.0, "seconds_per_token": 1.0}
 # Rates whose name is put together from parts: how much of what in a second, of which tokens, of whom.
@@ -48,7 +50,6 @@ SAYS_NOTHING = set(
 )
 OF_ALL = {"all", "aggregate", "combined", "overall", "total"}  # whatever else a scope names
 OF_EACH = {"each", "one", "single"}
-LLAMA_BENCH = {"tg": "decode_rate", "pp": "prompt_tokens_per_s"}  # the names that it gives its tests
 CAMEL = re.compile(r"(?:[a-z]\w*_)?[a-z]+(?:[A-Z][a-z0-9]+)+")  # as in JSON: avgTtftMs
 NAME_CHARS = 120  # of a column's name that are looked at
 IN_SECONDS = ("sent_s", "late_mean_s")  # without a unit these are taken as seconds
@@ -68,7 +69,7 @@ class Quantity:
     kind: str
     setting: bool
     row: str
-    longest: float | None
+    longest: float
     rank: int
     names: tuple[str, ...]
     parts: frozenset[str]
@@ -111,22 +112,10 @@ def table() -> dict[str, Quantity]:
     """{word: Quantity} of quantities.csv, in its order."""
     found = {}
     for row in rows_of("quantities.csv"):
-        found[row["word"]] = Quantity(
-            row["word"],
-            row["short"],
-            tuple(row["tables"].split()),
-            row["unit"],
-            row["scope"],
-            tuple(row["statistics"].split()),
-            row["kind"],
-            row["setting"] == "yes",
-            row["row"],
-            float(row["longest"]) if row["longest"] else None,
-            int(row["rank"] or 0),
-            tuple(row["names"].split()),
-            frozenset(row["parts"].split()),
-            row["title"],
-        )
+        typed: dict[str, Any] = {name: tuple(row[name].split()) for name in ("tables", "statistics", "names")}
+        typed |= {"setting": row["setting"] == "yes", "rank": int(row["rank"] or 0)}
+        typed |= {"longest": float(row["longest"] or 0), "parts": frozenset(row["parts"].split())}
+        found[row["word"]] = Quantity(**row | typed)
     return found
 
 
@@ -148,10 +137,21 @@ def compared() -> list[Quantity]:
     return sorted((one for one in table().values() if one.rank), key=lambda one: one.rank)
 
 
-def measured() -> set[str]:
-    """Words whose presence makes a table one of a benchmark: times and rates that were measured."""
-    rates = {one.word for one in table().values() if one.unit == "1/s" and one.names and not one.setting}
-    return rates | {"ttft", "tpot", "itl", "e2e"}
+@cache
+def is_measured(word: str) -> bool:
+    """Whether a column of the frame is a time or a rate that a benchmark measures."""
+    rates = [one.word for one in table().values() if one.unit == "1/s" and one.names and not one.setting]
+    return word.startswith(("ttft", "tpot", "itl", "e2e", *rates))
+
+
+def is_time(word: str) -> bool:
+    """Whether a column of the frame holds times, s."""
+    return word.endswith("_s") and "per_s" not in word
+
+
+def kind(word: str) -> str:
+    """The kind of a quantity, empty of a statistic of one."""
+    return table()[word].kind if word in table() else ""
 
 
 def longest() -> dict[str, float]:
@@ -164,9 +164,10 @@ def rows_are(columns: Iterable[str]) -> set[str]:
     return {one.row for one in table().values() if one.column in set(columns)} - {""}
 
 
-def says(word: str, name: str) -> bool:
-    """Whether a column is called as the column `word` that says what each row is."""
-    return snaked(name) in table()[word].names
+def says(word: str, text: str) -> bool:
+    """Whether a heading or a cell is one of the names of `word`, a row of the kind row."""
+    plain = snaked(text)
+    return any(re.fullmatch(name, plain) for name in table()[word].names)
 
 
 def _meant() -> list[Quantity]:
@@ -174,31 +175,24 @@ def _meant() -> list[Quantity]:
     return [one for one in table().values() if one.kind != "row"]
 
 
+def _is_plain(one: Quantity, name: str) -> bool:
+    return not one.timed and not one.statistics and bool(re.fullmatch(r"\w+", name))
+
+
 @cache
 def _plain_names() -> dict[str, str]:
     """Name -> word of every name that is no pattern; the first row that has a name keeps it."""
-    found: dict[str, str] = {}
-    for one in _meant():
-        for name in one.names:
-            if re.fullmatch(r"\w+", name) and not one.timed and not _of_user(one):
-                found.setdefault(name, one.word)
-    return found
-
-
-def _of_user(one: Quantity) -> bool:
-    return bool(one.statistics) and not one.timed
+    return {name: one.word for one in reversed(_meant()) for name in one.names if _is_plain(one, name)}
 
 
 @cache
 def _patterns() -> list[tuple[str, re.Pattern]]:
-    found = []
-    for one in _meant():
-        patterns = [
-            name for name in one.names if one.timed or _of_user(one) or not re.fullmatch(r"\w+", name)
-        ]
-        if patterns:
-            found.append((one.word, re.compile("|".join(f"(?:{pattern})" for pattern in patterns))))
-    return found
+    patterns = {one.word: [name for name in one.names if not _is_plain(one, name)] for one in _meant()}
+    return [
+        (word, re.compile("|".join(f"(?:{name})" for name in some)))
+        for word, some in patterns.items()
+        if some
+    ]
 
 
 def names() -> list[str]:
@@ -275,9 +269,6 @@ def _with_statistic(
 def _rate(plain: str) -> tuple[str, float | None] | None:
     """The meaning of a rate whose name is put together from parts, None where a part means nothing here or
     two parts say different things."""
-    test = re.fullmatch(r"(tg|pp)_?\d+(_t_per_s|_tokens_per_s)?", plain)
-    if test:
-        return LLAMA_BENCH[test[1]], 1
     bare, statistic = _statistic(plain)
     unit = PER_SECOND.search(bare)
     if not unit or statistic == "_sd" or (bare[: unit.start()] + bare[unit.end() :]).count("per_s"):
@@ -315,9 +306,8 @@ def spread(word: str, stated: dict[str, Any], factor: float = 1.0) -> dict[str, 
     found = {}
     after = "_s" if word in table() and table()[word].timed else ""
     for name, value in (stated | (stated.get("percentiles") or {})).items():
-        statistic = _statistic(f"{word}_{name}")[1]
-        if statistic and isinstance(value, (int, float)):
-            found[f"{word}{statistic}{after}"] = value * factor
+        if isinstance(value, (int, float)) and (called := statistic(name)):
+            found[f"{word}_{called}{after}"] = value * factor
     return found
 
 
@@ -339,6 +329,15 @@ def scope(text: str) -> str | None:
 def of_scope() -> dict[str, str]:
     """{scope: word of the output tokens/s of one user or device}."""
     return {one.scope: one.word for one in table().values() if one.parts and one.scope in ("user", "device")}
+
+
+def statistic(text: str) -> str:
+    """The statistic that a whole text is (`mean`, `p50` of `median`, `p75` of `75th`); empty of others."""
+    plain = snaked(text)
+    percentile = ANY_PERCENTILE.fullmatch(plain)
+    if percentile:
+        return "p" + next(group for group in percentile.groups() if group)
+    return STATISTICS.get(plain, "")[1:]
 
 
 def _statistic(plain: str) -> tuple[str, str]:

@@ -17,32 +17,29 @@ def stated(document: Value) -> dict[str, str]:
     under its own name or under any name inside that one."""
     noted: dict[str, tuple[int, str]] = {}
     devices: tuple[dict[str, None], ...] = {}, {}
-    for path, value in leaves(document):
-        for away, name in enumerate(reversed(path)):
+    for path, value in sorted(leaves(document, DEPTH, LISTED), key=lambda leaf: len(leaf[0])):
+        for away, name in enumerate([name for name in path[::-1] if name][:2]):
             word, rank = _word(name)
             if word == "gpu" and is_device(value):
                 devices[away][str(value)] = None
-            elif word and not away and rank < noted.get(word, (rank + 1, ""))[0]:
+            elif word and value != "" and not away and rank < noted.get(word, (rank + 1, ""))[0]:
                 noted[word] = rank, str(value)
     found = {word: text for word, (_, text) in noted.items()}
     named = devices[0] or devices[1]
     return found | ({"gpu": next(iter(named))} if len(named) == 1 else {})
 
 
-def leaves(document: Value) -> Iterator[tuple[tuple[str, ...], str | int | float]]:
-    """(its name and the one around it, value) of every text and number, the least deep first."""
-    level: list[tuple[tuple[str, ...], Value]] = [((), document)]
-    for _ in range(DEPTH):
-        inside: list[tuple[tuple[str, ...], Value]] = []
-        for path, value in level:
-            named = value.items() if isinstance(value, dict) else [("", one) for one in value[:LISTED]]
-            for name, one in named:
-                here = (*path, str(name))[-2:] if name else path
-                if isinstance(one, dict | list):
-                    inside.append((here, one))
-                elif one is not None and one != "":
-                    yield here, one
-        level = inside
+def leaves(
+    found: Value, depth: int, listed: int, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Value]]:
+    """(names on the way to it, value) of every text and number in a JSON value, `depth` objects and lists
+    deep; of a list the first `listed` items, each under an empty name."""
+    named = found.items() if isinstance(found, dict) else (("", one) for one in found[:listed])
+    for name, value in named:
+        if isinstance(value, dict | list) and depth > 1:
+            yield from leaves(value, depth - 1, listed, (*path, str(name)))
+        elif value is not None and not isinstance(value, dict | list):
+            yield (*path, str(name)), value
 
 
 @cache

@@ -17,8 +17,8 @@ import pandas as pd
 
 from llm_measured.audit import frame, quantities
 from llm_measured.audit.importers import declared, numerals, tables
+from llm_measured.audit.importers.beside import is_device
 from llm_measured.audit.importers.content import Content
-from llm_measured.core import names
 
 TOOL = "console text"
 FEWEST_NAMES = 2  # of measured quantities that make lines of no known tool a result
@@ -55,7 +55,7 @@ class Result:
 
     @property
     def measured(self) -> set[str]:
-        return {word for word, *_ in self.lines.values() if word.startswith(tables.MEASURED)}
+        return {word for word, *_ in self.lines.values() if quantities.is_measured(word)}
 
 
 def read(content: Content, file: str, beside: bool) -> tuple[list[frame.Audited], dict[str, str | float]]:
@@ -174,8 +174,6 @@ def _stated(whole: dict[str, set[str]]) -> dict[str, str | float]:
     }
     if "runs" in one:
         one["runs"] = float(one["runs"])
-    try:
-        names.accelerator(str(one.get("gpu", "")))
-    except names.UnknownName:
+    if not is_device(one.get("gpu", "")):
         one.pop("gpu", None)
     return one

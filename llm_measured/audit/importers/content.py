@@ -11,14 +11,13 @@ from functools import cached_property
 from pathlib import Path
 
 from llm_measured.audit.importers import text_tables
-from llm_measured.audit.importers.bounds import SKIPPED, TEXT_CHARS
 from llm_measured.core.definitions import Fields, Value
 
-WHOLE_BYTES = 16 << 20  # a JSON file, or a line of one, up to this size is parsed whole
+WHOLE_BYTES = 16 << 20  # a file of JSON up to this size is parsed whole
 FIELD_CHARS = 1 << 20  # of a field or a line; more is no benchmark's
-LINES_BYTES = 64 << 20  # of JSON lines that are read
-ROWS = 200_000  # rows of a CSV or lines of JSON that are read; the rest is not, and the report says so
+ROWS = 200_000  # rows of a CSV that are read; the rest is not, and the report says so
 TEXT_BYTES = 8 << 20  # of a log or a page that are searched for results
+SPACE = re.compile(r"[ \t\n\r]*")  # between values of JSON
 # A log's line that begins as JSON would: a moment or a level in brackets, and then a text.
 LOG = re.compile(r"^\s*\[[^\[\]{}\"\n]{1,60}\]\s*[^\s,\]]")
 YAML = {".yaml", ".yml"}
@@ -117,8 +116,6 @@ class Content:
         try:
             if self.is_yaml:
                 return [self._yaml()]
-            if self._lines_of_json:
-                return self._records()
             if self.bytes <= WHOLE_BYTES:
                 return self._whole()
             from llm_measured.audit.importers.stream import parse  # only large files need its library
@@ -128,7 +125,7 @@ class Content:
             raise ValueError(
                 f"{self.path.name} is nested too deep for a benchmark's result; it was not read."
             ) from None
-        except (ValueError, UnicodeDecodeError) as error:
+        except ValueError as error:
             reason, form = " ".join(str(error).split())[:120], "YAML" if self.is_yaml else "JSON"
             raise ValueError(
                 f"{self.path.name} is damaged: it begins as {form} but does not parse ({reason}). "
@@ -148,47 +145,24 @@ class Content:
             raise ValueError(error) from None
 
     def _whole(self):
-        """The values of a small file: one, or several where the lines are too long to be seen at first."""
-        content = self.path.read_bytes()
-        try:
-            return [json.loads(content)]
-        except json.JSONDecodeError as error:
-            lines = [line for line in content.splitlines() if line.strip()]
-            if not error.msg.startswith("Extra data") or not all(line[:1] == b"{" for line in lines):
-                raise
-            return [json.loads(line) for line in lines]
-
-    @cached_property
-    def _lines_of_json(self):
-        """Whether the first line is a JSON object of its own and another line follows it."""
-        first, _, rest = self.text.lstrip().partition("\n")
-        try:
-            return isinstance(json.loads(first), dict) and rest.lstrip()[:1] == "{"
-        except (ValueError, RecursionError):
-            return False
-
-    def _records(self):
-        """The object of each line, long texts cut."""
-        found, size = [], 0
-        for line in self._lines(WHOLE_BYTES):
-            size += len(line)
-            if line.strip():
-                try:
-                    found.append({k: _cut(v) for k, v in json.loads(line).items() if k not in SKIPPED})
-                except (ValueError, AttributeError):
-                    raise ValueError(f"line {len(found) + 1} is no JSON object") from None
-            if len(found) >= ROWS or size > LINES_BYTES:
-                self.notes.append(f"The file is large: only its first {len(found):,} lines were read.")
-                break
+        """The JSON values of a small file, one after the other; of several each has to be an object."""
+        text = self.path.read_bytes().decode("utf-8-sig", errors="replace").strip()
+        decode, found, place = json.JSONDecoder().raw_decode, [], 0
+        while place < len(text):
+            value, place = decode(text, place)
+            place = SPACE.match(text, place).end()
+            found.append(value)
+        if len(found) > 1 and not all(isinstance(one, dict) for one in found):
+            raise ValueError("of several values one is no object")
         return found
 
-    def _lines(self, limit=FIELD_CHARS):
+    def _lines(self):
         """Lines of the file as text; ValueError for one that is longer than any benchmark's."""
         with open(self.path, "rb") as source:
-            while line := source.readline(limit):
-                if len(line) == limit:
+            while line := source.readline(FIELD_CHARS):
+                if len(line) == FIELD_CHARS:
                     raise ValueError(
-                        f"{self.path.name} has a line of more than {limit:,} bytes, as no known "
+                        f"{self.path.name} has a line of more than {FIELD_CHARS:,} bytes, as no known "
                         f"format has; it was not read."
                     )
                 yield line.decode("utf-8-sig", errors="replace")
@@ -247,11 +221,6 @@ class Content:
                 raise ValueError(
                     f"{self.path.name} is damaged: its line {reader.line_num} is no CSV ({error})."
                 ) from None
-
-
-def _cut(value):
-    """A text of a record as long as anybody compares it, anything else as it is."""
-    return value[:TEXT_CHARS] if isinstance(value, str) else value
 
 
 def _names(names):

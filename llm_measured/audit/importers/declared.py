@@ -21,6 +21,7 @@ import re
 from functools import cache
 
 from llm_measured.audit import frame, quantities
+from llm_measured.audit.importers import numerals
 from llm_measured.audit.importers.content import Content
 from llm_measured.core.definitions import Fields, Value
 
@@ -36,6 +37,7 @@ CLOSED = (
     "concurrent",
     "synchronous",
 )  # GuideLLM's loads in which a request waits for its place, and is not late
+TOLD = frame.TEXTS | frame.REQUEST_TEXTS
 NOTES = {
     "GuideLLM": "GuideLLM's time_per_output_token_ms divides by all tokens, since version 0.4 with the TTFT "
     "in it by definition; its inter_token_latency_ms is what others call TPOT, and is what was audited."
@@ -120,10 +122,11 @@ def read(declared: list[dict[str, str]], one: Fields, whole: Value = None) -> Fi
         factor = 1.0 if any_at_all else float(row["factor"] or 1)
         if isinstance(stated[0], dict):
             found |= quantities.spread(column, stated[0], factor)
-        elif isinstance(stated[0], int | float) and column not in frame.TEXTS:
+        elif isinstance(stated[0], int | float) and column not in TOLD:
             found[column] = float(stated[0] > 0) if any_at_all else stated[0] * factor
         elif column in ("question", "answer"):
             found |= {column: stated[0][: frame.ANSWER_CHARS], f"{column}_chars": len(stated[0])}
         else:
-            found[column] = " ".join(filter(None, [row["before"], *map(str, stated)]))
+            text = " ".join(filter(None, [row["before"], *map(str, stated)]))
+            found[column] = text if column in TOLD else factor * numerals.number(text, column)
     return found

@@ -11,17 +11,16 @@ from collections.abc import Iterable
 import pandas as pd
 
 from llm_measured.audit import frame
-from llm_measured.audit.importers import row_kinds, tables
-from llm_measured.audit.importers.bounds import TEXT_CHARS
+from llm_measured.audit.importers import beside, tables
 from llm_measured.audit.importers.content import Content
 from llm_measured.core.definitions import Fields, Value
 
 TOOL = "JSON in the study's words"
 PREFIX = re.compile(
-    r"^(results?|summary|timings|metrics|stats|statistics|performance|benchmark|config|parameters|args|"
-    r"metadata)_(?=.)"
+    r"^(?:(?:results?|summary|timings|metrics|stats|statistics|performance|benchmark|config|parameters|args|"
+    r"metadata)_)+(?=.)"
 )
-DEPTH = 4
+DEPTH = 5
 COLUMNS = 400
 ALIKE = 0.7  # of the names that rows of one table share
 # What LLMPerf calls inter-token latency is a request's whole time over its tokens.
@@ -37,22 +36,13 @@ def matches(content: Content) -> bool:
 
 
 def load(content: Content, file: str) -> frame.Audited:
-    found = _rows(content)
-    columns = {name: [row.get(name) for row in found] for name in _names(found)}
-    table, notes = row_kinds.obeyed(pd.DataFrame(columns))
-    names = list(table)
-    meant = tables.meanings(names, _mapping(content))
+    found, mapping = _rows(content), _mapping(content)
+    names = _names(found)
     if all(any(name.startswith(own) for name in names) for own in OF_LLMPERF):
-        meant = {name: word for name, word in meant.items() if not name.startswith(OF_LLMPERF[0])}
+        mapping |= {name: "" for name in names if name.startswith(OF_LLMPERF[0])}
         content.notes.append(NOTE)
-    for name, (word, _) in list(meant.items()):
-        if word in ("question", "answer"):
-            chars = table[name].fillna("").astype(str).str.len()
-            table[f"{word}_chars"] = chars.where(chars < TEXT_CHARS)  # of a longer one the rest was not kept
-            table[name] = table[name].fillna("").astype(str).str[: frame.ANSWER_CHARS]
-    made = tables.audited(table, meant, file)
-    made.notes += [(file, note) for note in notes]
-    return made
+    table = pd.DataFrame({name: [row.get(name) for row in found] for name in names})
+    return tables.of_rows(table, mapping, file)
 
 
 def _mapping(content: Content) -> dict[str, str]:
@@ -113,20 +103,21 @@ def _same(one: set[str], other: set[str]) -> bool:
     return len(one & other) >= ALIKE * max(len(one), len(other))
 
 
-def flat(row: Fields, prefix: str = "", depth: int = 0) -> Fields:
+def flat(row: Fields) -> Fields:
     """Name -> number or text of an object and the objects in it; lists are left out. `value` has the name of
     its object, and a `unit` beside numbers stands in their names."""
+    found = [
+        (path, value)
+        for path, value in beside.leaves(row, DEPTH, 0)
+        if isinstance(value, int | float | str) and not isinstance(value, bool)
+    ]
+    said = [(path[:-1], value) for path, value in found if path[1:] and path[-1] == "unit"]
+    units = {around: f"_{unit}" for around, unit in said if isinstance(unit, str)}
     out: Fields = {}
-    unit = row.get("unit")
-    unit = f"_{unit}" if isinstance(unit, str) and depth else ""
-    for name, value in row.items():
-        number = isinstance(value, int | float) or name == "value"
-        name = prefix.removesuffix("_") if name == "value" and prefix else f"{prefix}{name}"
-        name = PREFIX.sub("", f"{name}{unit if number else ''}")
-        if isinstance(value, dict) and depth < DEPTH:
-            out |= flat(value, f"{name}_", depth + 1)
-        elif isinstance(value, (int, float, str)) and not isinstance(value, bool) and len(out) < COLUMNS:
-            out[name] = value
+    for path, value in found[:COLUMNS]:
+        around, name = path[:-1], path[-1]
+        unit = units.get(around, "") if name == "value" or not isinstance(value, str) else ""
+        out[PREFIX.sub("", "_".join(around if around and name == "value" else path) + unit)] = value
     return out
 
 

@@ -6,14 +6,13 @@ decided once for a column.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
 from llm_measured.audit import frame
-from llm_measured.audit.quantities import UNITS
+from llm_measured.audit.quantities import UNITS, is_time
 
 TEXT_CHARS = 60  # of a cell that are looked at
 SPACES = "\u00a0\u2007\u2009\u202f"  # that typesetters put between thousands
@@ -34,76 +33,55 @@ SIZES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 COUNTED = re.compile(
     r"(?:(k)\s?)?(?:tokens?|toks?|requests?|reqs?|prompts?|runs?|gpus?|devices?|users?|x|×)?"
 )
-BILLIONS = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
-WATTS = {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "mw": 1e-3}
+BESIDE = {  # quantity -> factors of the units that may stand beside its numbers
+    **dict.fromkeys(("model_bytes", "weight_bytes"), SIZES),
+    "model_parameters": {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12},
+    "power_w": {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "mw": 1e-3},
+}
 NOTHING = {"", "-", "–", "—", "n/a", "na", "nan", "none", "null", "inf", "infinity", "unlimited", "auto"}
 WHEN = re.compile(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 # `1m8s`, `2m 3.5s`, `204.563ms`: a number and a unit, or several of them.
-SPAN = re.compile(r"(?:\d+(?:\.\d+)?\s?(?:h|ms|m|s|us|µs|μs|ns)\s?)+")
-PART = re.compile(r"(\d+(?:\.\d+)?)\s?(h|ms|m|s|us|µs|μs|ns)")
-SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+PART = re.compile(r"(\d+(?:\.\d+)?)\s?(h|ms|m|s|us|µs|ns)\s?")
+SPAN = re.compile(f"(?:{PART.pattern})+")
+SECONDS = UNITS | {"m": 60.0}
 # From so many on, a moment that counts from 1970 is in milliseconds, microseconds, nanoseconds.
 SINCE_1970 = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
 
 
-@dataclass(frozen=True)
-class Marks:
-    """Which mark separates decimals in a column: "." or ","; "" where the column itself does not say, and
-    both where values contradict each other."""
-
-    decimal: str = ""
-    grouped: bool = False  # whether thousands are separated, and so told from the decimals
-
-
-def marks(texts: Iterable[str]) -> Marks:
-    """What the numbers among `texts` say themselves about their decimal mark."""
-    decimals, grouped = set(), False
-    for text in texts:
-        match = NUMBER.match(text)
-        if match:
-            decimal, groups = _evidence(match["digits"])
-            decimals |= {decimal} - {""}
-            grouped |= groups
-    return Marks("".join(sorted(decimals)), grouped)
-
-
-def _evidence(digits: str) -> tuple[str, bool]:
-    """(decimal mark that one number proves, whether it proves a mark of thousands)."""
+def _proven(digits: str) -> str:
+    """The decimal mark that one number proves, "." or ","; empty where its mark may be either."""
     points, commas = digits.count("."), digits.count(",")
-    spaced = bool(re.search(rf"[ '’_{SPACES}]", digits))
     if points and commas:
-        return ("." if digits.rfind(".") > digits.rfind(",") else ","), True
-    mark = "." if points else "," if commas else ""
-    if not mark:
-        return "", spaced
-    if points + commas > 1:  # only thousands come more than once: 1.000.000, 1,00,000
-        return (",", True) if mark == "." else (".", True)
+        return "." if digits.rfind(".") > digits.rfind(",") else ","
+    if points + commas != 1:  # only thousands come more than once: 1.000.000, 1,00,000
+        return "," if points else "." if commas else ""
+    mark = "." if points else ","
     before, _, after = digits.partition(mark)
     whole = re.sub(r"\D", "", before)
-    if spaced or len(after) != 3 or len(whole) > 3 or whole.startswith("0") or not whole:
-        return mark, spaced
-    return "", False
+    spaced = re.search(rf"[ '’_{SPACES}]", digits)
+    thousands = len(after) == 3 and 0 < len(whole) <= 3 and not whole.startswith("0") and not spaced
+    return "" if thousands else mark
 
 
 def of_table(columns: Mapping[str, pd.Series], comma_file: bool) -> tuple[dict[str, str], list[str]]:
     """({column: decimal mark}, sentences about marks that are not plain English) of a table's columns of
     texts; `comma_file`: its fields are separated by semicolons, as where the comma is the decimal mark."""
-    own = {name: marks(_texts(values)) for name, values in columns.items()}
-    proven = "".join(sorted({mark for found in own.values() for mark in found.decimal}))
-    usual = proven if len(proven) == 1 else "," if comma_file and proven != "." else "."
-    if not proven and comma_file and not any(_has_comma(values) for values in columns.values()):
-        usual = "."
-    decimals = {name: found.decimal if len(found.decimal) == 1 else usual for name, found in own.items()}
+    digits = {name: _digits(values) for name, values in columns.items()}
+    own = {name: {*map(_proven, some)} - {""} for name, some in digits.items()}
+    proven = set().union(*own.values())
+    comma = comma_file and any("," in one for some in digits.values() for one in some)
+    usual = next(iter(proven)) if len(proven) == 1 else "," if comma else "."
+    decimals = {name: next(iter(marks)) if len(marks) == 1 else usual for name, marks in own.items()}
     notes = []
-    commas = [name for name, mark in decimals.items() if mark == "," and _has_mark(columns[name])]
+    commas = [name for name, mark in decimals.items() if mark == "," and _marked(digits[name])]
     if commas:
-        example = next((text for name in commas for text in _texts(columns[name]) if "," in text), "")
-        shown = f" ({example} is {_shown(example)})" if example else ""
+        example = next((one for name in commas for one in digits[name] if "," in one), "")
+        shown = f" ({example} is {_value(example, ','):,.10g})" if example else ""
         notes.append(
             f"The comma was read as the decimal mark and the point as that of thousands{shown}, in "
             f"{_listed(commas)}."
         )
-    doubted = [name for name, found in own.items() if len(found.decimal) > 1]
+    doubted = [name for name, marks in own.items() if len(marks) > 1]
     if doubted:
         notes.append(
             f"Points and commas are both decimal marks in {_listed(doubted)}: what may be either was read "
@@ -112,17 +90,8 @@ def of_table(columns: Mapping[str, pd.Series], comma_file: bool) -> tuple[dict[s
     return decimals, notes
 
 
-def _has_comma(values: pd.Series) -> bool:
-    return any("," in text and NUMBER.match(text) for text in _texts(values))
-
-
-def _has_mark(values: pd.Series) -> bool:
-    return any(re.search(r"\d[.,]\d", text) for text in _texts(values) if NUMBER.match(text))
-
-
-def _shown(example: str) -> str:
-    match = NUMBER.match(example)
-    return f"{_value(match['digits'], ','):,.10g}" if match else example
+def _marked(digits: list[str]) -> bool:
+    return any(re.search(r"\d[.,]\d", one) for one in digits)
 
 
 def _listed(names: list[str]) -> str:
@@ -130,19 +99,19 @@ def _listed(names: list[str]) -> str:
     return shown + (f" and {len(names) - 6} more columns" if len(names) > 6 else "")
 
 
-def _texts(values: pd.Series) -> list[str]:
+def _digits(values: pd.Series) -> list[str]:
+    """The digits of a column's texts that are numbers."""
     if pd.api.types.is_numeric_dtype(values):
         return []
-    return [str(value)[:TEXT_CHARS].strip() for value in values if isinstance(value, str)]
+    texts = (str(value)[:TEXT_CHARS].strip() for value in values if isinstance(value, str))
+    return [match["digits"] for text in texts if (match := NUMBER.match(text))]
 
 
 def _value(digits: str, decimal: str) -> float:
     """Return the number that is written so, NaN where its groups are none. Decimals come after `decimal`,
-    unless the digits themselves prove the other mark (`_evidence`)."""
+    unless the digits themselves prove the other mark."""
+    decimal = _proven(digits) or decimal
     other = "," if decimal == "." else "."
-    proven, _ = _evidence(digits)
-    if proven and proven != decimal:
-        decimal, other = other, decimal
     whole, mark, rest = digits.partition(decimal)
     if decimal in rest or other in rest:
         return float("nan")
@@ -164,25 +133,24 @@ def numbers(
     if pd.api.types.is_numeric_dtype(values):
         found = values.astype(float)
         return found, pd.Series(np.nan, values.index), frame.step(found), []
-    out, factors, decimals, strange = [], [], [], []
+    read, strange = [], []
     for value in values:
-        text = str(value)[:TEXT_CHARS].strip() if isinstance(value, str) else value
-        if not isinstance(text, str):
-            plain = float(text) if isinstance(text, (int, float)) else float("nan")
-            out.append(plain)
-            factors.append(float("nan"))
-            if plain == plain and plain not in (float("inf"), float("-inf")):
-                decimals.append(frame.decimals(plain))
-            continue
-        read = _read(text, decimal, word)
-        out.append(read[0])
-        factors.append(read[1])
-        if read[0] == read[0]:
-            decimals.append(read[2])
-        elif text.lower() not in NOTHING:
-            strange.append(text)
-    printed = 10.0 ** -max(decimals) if decimals else float("nan")
-    return pd.Series(out, values.index, float), pd.Series(factors, values.index, float), printed, strange
+        if isinstance(value, str):
+            text = value[:TEXT_CHARS].strip()
+            read.append(_read(text, decimal, word))
+            if np.isnan(read[-1][0]) and text.lower() not in NOTHING:
+                strange.append(text)
+        else:
+            plain = float(value) if isinstance(value, (int, float)) else float("nan")
+            read.append((plain, float("nan"), frame.decimals(plain) if np.isfinite(plain) else 0))
+    found, factors = (pd.Series([one[k] for one in read], values.index, float) for k in (0, 1))
+    decimals = max((places for one, _, places in read if np.isfinite(one)), default=float("nan"))
+    return found, factors, 10.0**-decimals, strange
+
+
+def number(value: object, word: str) -> float:
+    """The number of one text such as `4.58 GiB` that means `word` in the frame, NaN where it is none."""
+    return float(numbers(pd.Series([value], dtype=object), word=word)[0].iloc[0])
 
 
 def spreads(values: pd.Series) -> pd.Series | None:
@@ -194,18 +162,18 @@ def spreads(values: pd.Series) -> pd.Series | None:
 def _read(text: str, decimal: str, word: str) -> tuple[float, float, int]:
     """(number, factor of a unit of time beside it, decimals printed) of one text; NaN for what is none."""
     none = float("nan"), float("nan"), 0
-    if word.endswith("_s") and "per_s" not in word and len(PART.findall(text)) > 1:
+    text = text.replace("μ", "µ")
+    if is_time(word) and len(PART.findall(text)) > 1:
         seconds = span(text)
         return (seconds, 1.0, 0) if seconds is not None else none
     match = NUMBER.match(text)
     if not match:
         return none
     number = _value(match["digits"], decimal)
-    scale = _scale((match["unit"] or "").strip().lower().replace("μ", "µ"), word)
+    scale = _scale((match["unit"] or "").strip().lower(), word)
     if scale is None or number != number:
         return none
-    proven, _ = _evidence(match["digits"])
-    _, mark, rest = match["digits"].partition(proven or decimal)
+    rest = match["digits"].partition(_proven(match["digits"]) or decimal)[2]
     power = match["power"] or ""
     number = float(f"{number!r}{power}") if power and "e" not in repr(number) else number
     number = -number if match["sign"] in ("-", "−") else number
@@ -227,18 +195,14 @@ def _scale(unit: str, word: str) -> tuple[float, float] | None:
     nothing = float("nan")
     if not unit:
         return 1.0, nothing
-    if word.endswith("_s") and "per_s" not in word:
+    if is_time(word):
         unit = unit.removesuffix("/tok").removesuffix("/token").strip()
-        return (1.0, UNITS[unit]) if unit in UNITS else (1.0, 1e-6) if unit == "µs" else None
+        return (1.0, SECONDS[unit]) if unit in SECONDS else None
     if "per_s" in word or word in ("decode_rate", "request_rate"):
         rate = PER_SECOND.fullmatch(unit)
         return (1e3 if rate[1] else 1.0, nothing) if rate else (1e3, nothing) if unit == "k" else None
-    if word.endswith("bytes"):
-        return (SIZES[unit], nothing) if unit in SIZES else None
-    if word == "model_parameters":
-        return (BILLIONS[unit], nothing) if unit in BILLIONS else None
-    if word == "power_w":
-        return (WATTS[unit], nothing) if unit in WATTS else None
+    if word in BESIDE:
+        return (BESIDE[word][unit], nothing) if unit in BESIDE[word] else None
     if unit == "%":
         return (0.01 if word == "cached_share" else 1.0), nothing
     counted = COUNTED.fullmatch(unit)

@@ -1,5 +1,5 @@
-"""Columns that say what a row is (a test such as pp512, a percentile, a warm-up, a category), and tables
-whose rows are metrics and whose columns are statistics, engines or devices.
+"""Columns that say what a row is (a test such as pp512, a percentile, a warm-up, a category, a unit), and
+tables whose rows are metrics or whose columns are statistics, loads, engines, formats or devices.
 
 Each becomes a table with a row per load level or request."""
 
@@ -8,39 +8,51 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from llm_measured.audit.quantities import meaning, says, snaked
+from llm_measured.audit import quantities
+from llm_measured.audit.importers import beside, numerals
+from llm_measured.audit.quantities import is_measured, meaning, says, snaked, statistic
+from llm_measured.core import naming
 
-# Of a test: prompt alone, answer alone, after so many tokens in the cache, with so many requests at once.
-OF_PROMPT = re.compile(r"pp ?(?P<n>\d+)?|prefill|prompt([-_ ](eval|processing))?|ctx_pp")
-OF_ANSWER = re.compile(r"tg ?(?P<n>\d+)?|decode|decoding|generat(e|ion)|gen|eval|ctx_tg|token[-_ ]generation")
+# Of a test: prompt and answer, after so many tokens in the cache, with so many requests at once.
 BOTH = re.compile(r"pp ?(\d+) ?\+ ?tg ?(\d+)")
 DEPTH = re.compile(r"@ ?d ?(\d+)")
-RATES = "output_tokens_per_s", "decode_rate", "prompt_tokens_per_s"
 CLIENTS = re.compile(r"\(c ?(\d+)\)")
-WARM = re.compile(r"warm[-_ ]?up.*")
-TRUE = {"true", "yes", "1", "1.0"}
-A_STATISTIC = re.compile(
-    r"p?(\d{2}(?:\.0+)?)(?:th)?%?|mean|avg|average|median|min(?:imum)?|max(?:imum)?|lowest|highest"
-)
+RATES = "output_tokens_per_s", "decode_rate", "prompt_tokens_per_s"
+TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0", ""}
 WITH_TIME = re.compile(r"[\d.,]+ ?(s|ms|us|ns)")
 MOSTLY = 0.6  # of the cells from which a column or a row of names counts as what it looks like
+# A heading that states a setting: `C=8`, `batch 4`, `16 users`.
+NAME_VALUE, VALUE_NAME = re.compile(r"(\D+?)[\s=:]*(\d+)"), re.compile(r"(\d+)\s*(\D+)")
+FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
+SIZE = re.compile(r"\d+(\.\d+)?b(-a\d+(\.\d+)?b)?")
+ALONE = "tokens_per_s"  # what a column is of whose heading names a format, a model or a device alone
 
 
-def obeyed(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """(a table of texts in which each row is a load level or a request, sentences about what was changed)."""
+def obeyed(table: pd.DataFrame, file: str) -> tuple[pd.DataFrame, list[str]]:
+    """(a table of texts in which each row is a load level or a request, sentences about what was changed);
+    ValueError for a table of the `file` whose numbers count nothing that is known."""
     notes: list[str] = []
-    for change in (_turned, _without_warm_up, _statistics_in_columns, _tests, _categories):
+    for change in (_turned, _without_warm_up, _statistics_in_columns, _tests, _categories, _long):
         table = change(table, notes)
-    return table, notes
+    return _with_unit_columns(table, file), notes
 
 
 def _texts(values: pd.Series) -> pd.Series:
-    return values.fillna("").astype(str).str.strip().str.lower()
+    return values.fillna("").astype(str).str.strip()
 
 
 def _words(names: Iterable) -> dict[str, str]:
     """{name: the word of quantities.csv that it means} of those that mean something."""
     return {name: found[0] for name in names if (found := meaning(str(name)))}
+
+
+def _is_figure(name: str) -> bool:
+    return any(map(is_measured, _words([name]).values()))
+
+
+def _are(word: str, cells: pd.Series) -> pd.Series:
+    """Which cells are one of the names of `word`."""
+    return cells.map({cell: says(word, cell) for cell in set(cells)}).astype(bool)
 
 
 def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
@@ -49,9 +61,9 @@ def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         return table
     first, *others = table.columns
     # A name that is left out is the one above it.
-    cells = list(table[first].fillna("").astype(str).str.strip().replace("", pd.NA).ffill().fillna(""))
-    beside = [WITH_TIME.fullmatch(str(value)) for value in table[others[-1]]]
-    cells = [f"{cell} ({unit[1]})" if unit else cell for cell, unit in zip(cells, beside)]
+    cells = list(_texts(table[first]).replace("", pd.NA).ffill().fillna(""))
+    beside_name = [WITH_TIME.fullmatch(str(value)) for value in table[others[-1]]]
+    cells = [f"{cell} ({unit[1]})" if unit else cell for cell, unit in zip(cells, beside_name)]
     # What is measured or counted, and no name of a model or device.
     of_rows = [cell for cell in cells if _words([cell]).get(cell, "gpu") not in ("model", "gpu")]
     of_columns = [word for word in _words(others).values() if word not in ("model", "gpu")]
@@ -61,8 +73,8 @@ def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     if units is not None:
         others.remove(units)
         cells = [f"{cell} ({unit})" if str(unit).strip() else cell for cell, unit in zip(cells, table[units])]
-    statistics = {c: _suffix(snaked(c)) for c in others}
-    if sum(one is not None for one in statistics.values()) >= max(1, MOSTLY * len(others)):
+    statistics = {column: "" if _is_setting(first) else statistic(column) for column in others}
+    if sum(map(bool, statistics.values())) >= max(1, MOSTLY * len(others)):
         rows = _levels_of_statistics(table, cells, statistics)
         read = "one level" if len(rows) == 1 else f"{len(rows)} levels"
         notes.append(f"Each row is a metric and each column a statistic of it: they were read as {read}.")
@@ -74,19 +86,18 @@ def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
 
 
 def _levels_of_statistics(table: pd.DataFrame, cells: list[str], statistics: dict) -> list[dict]:
-    """The levels of rows that `cells` name and whose columns are `statistics` (None: another column): one for
-    each value of the other columns that mean something."""
-    keys = [column for column, statistic in statistics.items() if statistic is None and meaning(str(column))]
+    """The levels of rows that `cells` name and whose columns are `statistics` (empty: another column): one
+    for each value of the other columns that mean something."""
+    keys = [column for column, called in statistics.items() if not called and meaning(str(column))]
     levels: dict[tuple, dict] = {}
     for cell, (_, values) in zip(cells, table.iterrows(), strict=True):
         level = tuple(values[key] for key in keys)
         row = levels.setdefault(level, dict(zip(keys, level)))
         known = meaning(cell)
-        for column, statistic in statistics.items():
-            if statistic is None or not str(values[column]).strip():
-                continue
-            counted = known and not known[0].endswith("_s")
-            row.setdefault(cell if counted else f"{statistic} {cell}", values[column])
+        for column, called in statistics.items():
+            if called and str(values[column]).strip():
+                counted = known and not known[0].endswith("_s")
+                row.setdefault(cell if counted else f"{called} {cell}", values[column])
     return list(levels.values())
 
 
@@ -96,26 +107,36 @@ def _levels_of_columns(table: pd.DataFrame, cells: list[str], columns: list) -> 
     for column in columns:
         row = dict(zip(cells, table[column], strict=True))
         if any(str(value).strip() for value in row.values()):
-            rows.append(({} if says("result", column) else {"option": str(column)}) | row)
+            rows.append(({} if says("result", column) else _stated(table.columns[0], str(column))) | row)
     return rows
 
 
-def _suffix(plain: str) -> str | None:
-    """The statistic that a name is (`p50`, `mean`), None where it is none."""
-    if not A_STATISTIC.fullmatch(plain):
-        return None
-    number = re.search(r"\d{2}", plain)
-    return f"p{number[0]}" if number else "mean" if plain == "avg" else plain
+def _is_setting(name: str) -> bool:
+    """Whether a name is that of a setting that is a number."""
+    known = quantities.table()
+    return any(
+        word in known and known[word].setting and not known[word].told for word in _words([name]).values()
+    )
+
+
+def _stated(first: str, heading: str) -> dict[str, str]:
+    """The setting that the `heading` of a column of one level states, as of `first` where it is a number
+    alone; else the heading as an option."""
+    if heading.isdigit() and _is_setting(first):
+        return {first: heading}
+    named, counted = NAME_VALUE.fullmatch(heading), VALUE_NAME.fullmatch(heading)
+    name, value = named.groups() if named else counted.groups()[::-1] if counted else ("", "")
+    return {name.strip(): value} if _is_setting(name) else {"option": heading}
 
 
 def _without_warm_up(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     for name in table.columns:
         if not says("warm_up", name):
             continue
-        cells = _texts(table[name])
-        warm = cells.str.fullmatch(WARM)
+        cells = _texts(table[name]).str.lower()
+        warm = _are("warm", cells)
         if "warm" in snaked(name):  # true and false; numbers count the requests of a warm-up
-            flags = cells.isin(TRUE | {"false", "no", "0", "0.0", ""})
+            flags = cells.isin(TRUE | FALSE)
             warm |= cells.isin(TRUE) & (flags.all() and set(cells) & {"true", "yes", "false", "no"} != set())
         if warm.any() and not warm.all():
             left = f"{int(warm.sum())} of {len(table)} rows"
@@ -129,17 +150,17 @@ def _statistics_in_columns(table: pd.DataFrame, notes: list[str]) -> pd.DataFram
     for name in table.columns:
         if not says("statistic", name):
             continue
-        suffixes = _texts(table[name]).map(_suffix)
-        if suffixes.notna().mean() < MOSTLY:
+        called = _texts(table[name]).map(statistic)
+        if (called != "").mean() < MOSTLY:
             continue
         measured = [c for c, word in _words(table).items() if c != name and word.endswith("_s")]
         others = [c for c in table if c not in (name, *measured)]
         groups = [c for c in others if table[c].nunique() < len(table)]
         rows: dict[tuple, dict] = {}
-        for suffix, (_, row) in zip(suffixes, table.iterrows(), strict=True):
-            if suffix is not None:
+        for one, (_, row) in zip(called, table.iterrows(), strict=True):
+            if one:
                 level = rows.setdefault(tuple(row[c] for c in groups), {c: row[c] for c in groups})
-                level |= {f"{suffix} {c}": row[c] for c in measured}
+                level |= {f"{one} {c}": row[c] for c in measured}
         notes.append(f"The rows are percentiles by the column {name}: they were read as columns of a level.")
         return pd.DataFrame(list(rows.values()))
     return table
@@ -151,9 +172,9 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     for name in table.columns:
         if not says("test", name):
             continue
-        cells = _texts(table[name])
+        cells = _texts(table[name]).str.lower()
         bare = cells.str.replace(DEPTH, "", regex=True).str.replace(CLIENTS, "", regex=True).str.strip()
-        prompt, answer = bare.str.fullmatch(OF_PROMPT), bare.str.fullmatch(OF_ANSWER)
+        prompt, answer = _are("test_of_prompts", bare), _are("test_of_answers", bare)
         both = bare.str.fullmatch(BOTH)
         if not (prompt.any() or both.any()) or (prompt | answer | both).mean() < MOSTLY:
             continue
@@ -189,3 +210,85 @@ def _categories(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         return table
     named = [c for c in table if says("category", c) and 1 < table[c].nunique()]
     return table.rename(columns={named[0]: "name"}) if named else table
+
+
+def _long(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """A table with columns for each number format, model, device or other option (`7B`, `vLLM tok/s`) as one
+    with a row for each."""
+    word, variants = _variants(table)
+    if not variants:
+        return table
+    columns = [column for of_one in variants.values() for column in of_one.values()]
+    others = [column for column in table if column not in columns]
+    renamed = {}
+    for name in others:
+        bare = re.sub(r"\(.*?\)", "", str(name)).strip()
+        if meaning(bare) and not _is_figure(bare):
+            renamed[name] = bare
+        elif _is_figure(name):
+            devices = table[name].astype(str).map(beside.is_device).mean()
+            renamed[name] = "gpu" if devices > 0.5 else "model"
+    parts = []
+    for variant, of_one in variants.items():
+        part = table[others].rename(columns=renamed).assign(**{word: variant})
+        parts.append(part.assign(**{heading: table[column] for heading, column in of_one.items()}))
+    long = pd.concat(parts).sort_index(kind="stable")
+    headings = list(next(iter(variants.values())))
+    empty = long[headings].apply(lambda values: _texts(values).str.lower().isin(numerals.NOTHING))
+    what = "tokens/s" if headings == [ALONE] else ", ".join(headings)
+    notes.append(f"The columns {', '.join(columns)} were read as {what} of that {word} each.")
+    return long[~empty.all(axis=1)].reset_index(drop=True)
+
+
+def _variants(table: pd.DataFrame) -> tuple[str, dict[str, dict[str, str]]]:
+    """(what the headings name: weights, model, gpu or option, {its name: {heading of a figure: column}}) of
+    a table that has the same figures of several, and no other figure; empty for any other table."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for column in table.columns:
+        if meaning(str(column)):
+            continue
+        words = str(column).split()
+        headed = ((" ".join(words[:k]), " ".join(words[k:])) for k in range(1, len(words)))
+        named = [(name, heading) for name, heading in headed if _is_figure(heading) and not statistic(name)]
+        name, heading = named[0] if named else (str(column), ALONE)
+        word = _variant(name) or ("option" if named else "")
+        if word:
+            found.setdefault(word, {}).setdefault(name, {})[heading] = column
+    for word, variants in found.items():
+        columns = [column for of_one in variants.values() for column in of_one.values()]
+        figures = [
+            name for name in table if name not in columns and _is_figure(name) and _numeric(table[name])
+        ]
+        alike = len({tuple(of_one) for of_one in variants.values()}) == 1
+        if len(variants) > 1 and alike and not figures and all(_numeric(table[name]) for name in columns):
+            return word, variants
+    return "", {}
+
+
+def _variant(name: str) -> str:
+    """What a part of a heading names: weights, model, gpu or nothing of these."""
+    slug = naming.slug(name)
+    if FORMAT.fullmatch(slug):
+        return "weights"
+    return "model" if SIZE.fullmatch(slug) else "gpu" if beside.is_device(name) else ""
+
+
+def _numeric(values: pd.Series) -> bool:
+    """Whether a column holds numbers, and nothing else."""
+    read, _, _, strange = numerals.numbers(values, ".", "output_tokens_per_s")
+    return bool(read.notna().any()) and not strange
+
+
+def _with_unit_columns(table: pd.DataFrame, file: str) -> pd.DataFrame:
+    """A table that says in each row what its number counts, as MLPerf's, as one with a column for each such
+    unit."""
+    result, unit = ([name for name in table if says(one, name)][:1] for one in ("result", "unit"))
+    if not result or not unit or any(map(_is_figure, table)):
+        return table
+    units = _texts(table[unit[0]])
+    named = [name for name in dict.fromkeys(units) if name]
+    if not any(map(_is_figure, named)):
+        known = f"{unit[0]} names no quantity that is known ({', '.join(named[:6])})"
+        raise ValueError(f"{file}: {known}.")
+    of_units = {name: table[result[0]].where(units == name, "") for name in named}
+    return table.drop(columns=[*result, *unit]).assign(**of_units)

@@ -14,21 +14,10 @@ from llm_measured.audit.importers.stream import summary
 from llm_measured.core.definitions import Fields, Value
 
 TOOL = "vllm bench"
-# Arrays of a detailed file, an item for each request.
-ARRAYS = {
-    "ttfts": "ttft_s",
-    "latencies": "e2e_s",
-    "itls": "gaps",
-    "output_lens": "output_tokens",
-    "input_lens": "prompt_tokens",
-    "start_times": "sent_s",
-    "queue_times": "late_s",
-    "errors": "error",
-    "generated_texts": "answer",
-}
 UNLIMITED = 1e6  # requests/s, as people write it who cannot write infinity
 # What these tools call otherwise than tables do. SGLang's concurrency is what was reached, not the limit.
-MAPPING = {row["path"]: row["column"] for row in declared.rows(TOOL)[""]}
+# Of a detailed file an array has an item for each request.
+MAPPING, ARRAYS = ({row["path"]: row["column"] for row in part} for part in declared.rows(TOOL).values())
 
 
 def matches(content: Content) -> bool:
