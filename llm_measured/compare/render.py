@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from llm_measured.audit.report import plain
 from llm_measured.compare.conditions import BLOCKS, COMPARED, NOTED
-from llm_measured.compare.report import by_itself
+from llm_measured.compare.report import by_itself, in_doubt
 from llm_measured.core.definitions import Fields
 
 WIDTH = 100
 HEAD = ["", "A", "B", "B/A", "95 % interval", "B is"]
 EFFECTS = {BLOCKS: "not comparable", COMPARED: "is compared", NOTED: "noted"}
 NOTHING = "Nothing that the files state."
+RESOLVE = "Both sides have figures that cannot be right: find out which before either is measured again."
 
 
 def text(report: Fields) -> str:
@@ -64,6 +65,8 @@ def as_json(report: Fields) -> str:
 
 def _alarms(report: Fields) -> Iterator[str]:
     """What stands before the verdict, since no verdict on a figure that cannot be is worth much."""
+    if in_doubt(report["alarms"]):
+        yield RESOLVE
     for alarm in report["alarms"]:
         more = len(alarm["files"]) - 1
         yield alarm["sentence"] + (f" So do {more} more of its files." if more else "")

@@ -63,6 +63,9 @@ def compare(
     compared = [level_of(pair, blocked, margin) for pair in pairs]
     _same_file(sides, compared)
     adjust(compared, margin)
+    if in_doubt(alarms):
+        for row in (row for level in compared for row in level["rows"]):
+            row["runs_needed"] = None
     report = {
         "schema": SCHEMA,
         "version": VERSION,
@@ -102,6 +105,11 @@ def _alarms(side: str, findings: Sequence[Finding]) -> list[dict[str, Any]]:
         }
         for (check, kind), same in said.items()
     ]
+
+
+def in_doubt(alarms: Sequence[dict[str, Any]]) -> bool:
+    """Whether each side has a figure that cannot be or contradicts another: more runs tell nothing then."""
+    return {one["side"] for one in alarms if one["kind"] != UNCOUNTED} == {"A", "B"}
 
 
 def _side(levels: Sequence[Level]) -> dict[str, Any]:
