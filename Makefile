@@ -123,10 +123,13 @@ audit: .venv/ready
 	$(call need,FILE,audit FILE=result.json)
 	@python -m llm_measured.audit "$(FILE)" $(if $(MAP),--map "$(MAP)") $(if $(PROMPT),--prompt-tokens $(PROMPT)) $(if $(OUTPUT),--output-tokens $(OUTPUT)) $(if $(CONCURRENCY),--concurrency $(CONCURRENCY)) $(if $(BATCH),--batch-size $(BATCH)) $(if $(ALL),--all) $(if $(GPU),--gpu "$(GPU)") $(if $(MODEL),--model "$(MODEL)") $(if $(WEIGHTS),--weights "$(WEIGHTS)") $(if $(TP),--tensor-parallel $(TP))
 
+# The words of a variable, or its one file whose name has spaces.
+space := $() $()
+files = $(if $(wildcard $(subst $(space),\ ,$($1))),"$($1)",$($1))
 compare: .venv/ready
 	$(call need,A,compare A="a1.json a2.json" B=b.json)
 	$(call need,B,compare A="a1.json a2.json" B=b.json)
-	@python -m llm_measured compare $(A) -- $(B) $(if $(FAIL_IF),--fail-if "$(FAIL_IF)")
+	@python -m llm_measured compare $(call files,A) -- $(call files,B) $(if $(FAIL_IF),--fail-if "$(FAIL_IF)")
 
 compare-scatter: .venv/ready
 	@python -m llm_measured.compare.scatter _llama-inference

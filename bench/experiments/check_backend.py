@@ -165,7 +165,9 @@ def loaded(backend: Backend, option: str, device: str, threads: int, case: Case)
     faults = contract.engine_faults(engine)
     yield finding("the engine keeps the contract", faults)
     if not faults:
-        yield finding("bytes per step are plausible", conformance.byte_faults(engine, case.checkpoint))
+        yield finding(
+            "bytes per step are plausible", conformance.byte_faults(engine, case.checkpoint, option)
+        )
     if callable(getattr(engine, "generate", None)):
         parts = {
             "one request": lambda: _single(engine, case),

@@ -139,18 +139,18 @@ def judged(
     return Finding(f"{check}: {'; '.join(verdicts)}")
 
 
-def byte_faults(engine: Engine, checkpoint: Checkpoint) -> list[str]:
+def byte_faults(engine: Engine, checkpoint: Checkpoint, option: str) -> list[str]:
     """Sentences on bytes per step that no format of this model's weights has."""
     least = checkpoints.linear_bytes(checkpoint, LEAST_BITS / 8, 0)
     arithmetic = backends.arithmetic(engine)
-    widest = SCALES * measurements.WEIGHT_BYTES.get(arithmetic, 4)
-    most = checkpoints.linear_bytes(checkpoint, widest, widest)
+    block, head = measurements.most_bytes(option, arithmetic)
+    most = SCALES * checkpoints.linear_bytes(checkpoint, block, head, head_bytes=head)
     faults = []
     if not least <= engine.weight_bytes <= most:
         faults.append(
-            f"weight_bytes is {engine.weight_bytes:.3g}, but one step of this model in {arithmetic} reads "
-            f"between {least:.3g} and {most:.3g}: are its weights in that format? "
-            "bench/backends/common/contract.py lists what counts them."
+            f"weight_bytes is {engine.weight_bytes:.3g}, but one step of this model as {option} in "
+            f"{arithmetic} reads between {least:.3g} and {most:.3g}: are its weights in that "
+            "format? bench/backends/common/contract.py lists what counts them."
         )
     if not 0.25 <= engine.kv_value_bytes <= 8:
         faults.append(

@@ -18,7 +18,8 @@ INSTALL = re.compile(r"(<!-- install: .*?-->\n).*?(<!-- end of install -->)", re
 
 def text(before: str, origin: str = "") -> str:
     """Return the README `before` with its made parts of today; `origin` is the address of a public remote."""
-    command = f"pip install git+{origin}" if origin else "pip install .    # in a clone"
+    here = "pip install .    # in a clone, in an environment (python3 -m venv)"
+    command = f"pip install git+{origin}" if origin else here
     after = INSTALL.sub(lambda place: f"{place[1]}```\n{command}\n```\n{place[2]}", before)
     return PRINTED.sub(_with_output, headlines.readme(after))
 

@@ -401,6 +401,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if not new and not others:
         print(f"Nothing under {OBSERVATIONS}/ differs from {base[:7]}: there is no run to check.")
+        if shared := len(list((root / OBSERVATIONS / "shared").glob("*/*.csv"))):
+            print(f"{shared} runs in {OBSERVATIONS}/shared/ shared their machine: none can be contributed.")
         return 0
 
     good = [candidate for candidate in new if not sentences[candidate.run]]

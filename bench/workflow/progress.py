@@ -3,6 +3,7 @@ stopped."""
 
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Sequence
 from time import monotonic, sleep
@@ -80,15 +81,15 @@ def watch(config: Fields) -> None:
     until all have ended."""
     runs, since, waits = plan.plan(config), monotonic(), Waits()
     shown = {run.id for run in runs if has_ended(run)}
-    tqdm.write(heading(config, runs))
+    _say(heading(config, runs))
     with tqdm(total=len(runs), initial=len(shown), mininterval=0, bar_format="{desc}") as bar:
         while len(shown) < len(runs):
             left = words(seconds_left(runs, monotonic() - since))
             bar.bar_format = "{n_fmt} of {total_fmt} runs |{bar}| {elapsed} gone, about " + left + " left"
             bar.refresh()
-            new = _newly_ended(runs, shown, REDRAW_S if bar.fp.isatty() else NEVER_S, waits, bar.write)
+            new = _newly_ended(runs, shown, REDRAW_S if bar.fp.isatty() else NEVER_S, waits)
             for run in new:
-                bar.write(report.row(run))
+                _say(report.row(run))
                 shown.add(run.id)
             costs.drop(new, [run for run in runs if not has_ended(run)])
             runs, since = (plan.plan(config), monotonic()) if new else (runs, since)
@@ -97,13 +98,19 @@ def watch(config: Fields) -> None:
         bar.refresh()
 
 
-def _newly_ended(runs, shown, patience_s, waits, say):
+def _say(sentence):
+    """Print a line above the bar, at once in a log too."""
+    tqdm.write(sentence)
+    sys.stdout.flush()
+
+
+def _newly_ended(runs, shown, patience_s, waits):
     """Those of `runs` that are not among the names `shown` and have ended, as soon as there is one; none
-    after so many seconds. What they wait for meanwhile goes to `say`."""
+    after so many seconds. What they wait for meanwhile is said."""
     begun = monotonic()
     while monotonic() - begun < patience_s:
         if sentence := waits.new():
-            say(sentence)
+            _say(sentence)
         if new := [run for run in runs if run.id not in shown and has_ended(run)]:
             return new
         sleep(LOOK_S)

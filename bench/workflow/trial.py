@@ -93,8 +93,11 @@ def main(words: Sequence[str]) -> None:
         costs.fetch(study, planned)
     except (ValueError, RuntimeError) as error:
         sys.exit(str(error))
-    for run in planned:
-        measure(run)
+    try:
+        for run in planned:
+            measure(run)
+    except KeyboardInterrupt:
+        sys.exit("Stopped. The same command begins again.")
     measured = [run for run in planned if run.measured]
     if measured:
         print(text(measured))

@@ -80,9 +80,11 @@ class Engine:
 
 @pytest.fixture
 def case(monkeypatch):
-    sizes = {4: 4000, 0.1875: 200, 4.5: 4500, 2.25: 2250}
+    sizes = {4: 4000, 0.1875: 200, 2: 2000, 1: 1000}
     monkeypatch.setattr(
-        check_backend.checkpoints, "linear_bytes", lambda checkpoint, size, norms=4: sizes[size]
+        check_backend.checkpoints,
+        "linear_bytes",
+        lambda checkpoint, size, norms=4, head_bytes=None: sizes[size],
     )
     prompts = [list(range(5, 5 + conformance.PROMPT_TOKENS)), list(range(9, 9 + conformance.PROMPT_TOKENS))]
     monkeypatch.setattr(judge, "reading", reading)
@@ -192,6 +194,14 @@ def test_each_fault_gets_its_sentence(attributes, sentence, case):
     found = faults(changed(**attributes), case)
     assert any(sentence in fault for fault in found), found
     assert all(fault.endswith((".", "no room")) and "\n" not in fault for fault in found)
+
+
+def test_a_quantised_option_that_keeps_wider_weights_is_found(case):
+    """Its name says eight or four bits, and each weight takes four bytes."""
+    for option, most in (("int8", "2.25e+03"), ("Q4_0", "1.12e+03")):
+        (fault,) = conformance.byte_faults(changed(), Checkpoint(), option)
+        assert f"as {option} in float32 reads between 200 and {most}" in fault
+    assert conformance.byte_faults(changed(), Checkpoint(), "F16") == []
 
 
 def test_a_process_that_stays_is_found(case, monkeypatch):

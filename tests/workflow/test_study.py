@@ -1,10 +1,13 @@
 """The plan and the Snakefile: what is measured is skipped, what fails does not stop the rest, nothing overlaps."""
 
+import contextlib
 import copy
+import io
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import nbformat
@@ -138,28 +141,29 @@ def test_nothing_is_drawn_where_nothing_is_new(empty, monkeypatch):
     assert not report.is_new(config, later) and report.is_new(config, 0)
 
 
-def test_what_a_run_waits_for_is_shown_once(tmp_path, monkeypatch):
+def test_what_a_run_waits_for_is_shown_once_and_in_a_log_at_once(tmp_path, monkeypatch):
     """A killed run has left the very sentence that the next one has to say."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written))  # as a file: nothing arrives unless flushed
     monkeypatch.setattr(neighbours, "FILE", tmp_path / "waiting.txt")
     (tmp_path / "waiting.txt").write_text("Waiting for an idle machine.")
     os.utime(tmp_path / "waiting.txt", (1, 1))
-    waits, said = progress.Waits(), []
+    waits = progress.Waits()
     monkeypatch.setattr(progress, "LOOK_S", 0.01)
     open_run = [r for r in plan(engines="fake") if not r.measured][:1]
 
     def look():
-        progress._newly_ended(open_run, {r.id for r in open_run}, 0.1, waits, said.append)
+        progress._newly_ended(open_run, {r.id for r in open_run}, 0.1, waits)
+        return written.getvalue().decode().splitlines()
 
-    look()
-    assert not said
+    assert look() == []
     with neighbours.Waiting() as shown:
-        shown.say("for an idle machine")
-        look()
-    assert said == ["Waiting for an idle machine."]
+        with contextlib.redirect_stdout(None):  # the run says it in its notebook
+            shown.say("for an idle machine")
+        assert look() == ["Waiting for an idle machine."]
     for name in ("browser", "browser"):  # each run of a study is disturbed
         neighbours.tell(f"{neighbours.WARNING}{name}")
-        look()
-    assert said[1:] == ["Warning: browser"]
+        assert look()[1:] == ["Warning: browser"]
 
 
 def test_options_that_are_named_are_all_measured():

@@ -238,7 +238,7 @@ def numbers(name: str) -> int | None:
 
 def made(name: str) -> bool:
     """Whether the checkpoint of the model `name` is on disk."""
-    return name.startswith("path:") or any(folder(name).glob("checkpoint*"))
+    return name.startswith("path:") or (folder(name) / "checkpoint").is_dir()
 
 
 def _local(folder_name: str) -> Path:
@@ -340,19 +340,30 @@ def _dequantise(to: Path, gguf_file: str) -> None:
 
 
 def linear_bytes(
-    checkpoint: Checkpoint, weight_bytes: float, norm_bytes: float = 4, multiple_of: int = 1
+    checkpoint: Checkpoint,
+    weight_bytes: float,
+    norm_bytes: float = 4,
+    multiple_of: int = 1,
+    head_bytes: float | None = None,
 ) -> float:
-    """Bytes of weights that one decode step reads if every number of a matrix takes `weight_bytes`.
+    """Bytes of weights that one decode step reads if every number of a matrix takes `weight_bytes`, one of
+    the head `head_bytes` (None: as many).
 
     An estimate for engines that do not show their tensors: scales of quantised blocks are left out. A tied
     head is read once; embedding rows that are only looked up are not read. Rows and columns of a matrix are
     padded to a multiple of `multiple_of`.
     """
-    unread = "lm_head.weight" if checkpoint.config.get("tie_word_embeddings") else "embed_tokens.weight"
-    return sum(
-        math.prod(-(-size // multiple_of) * multiple_of for size in tensor.shape) * weight_bytes
-        if tensor.dimensions > 1
-        else tensor.values * norm_bytes
-        for tensor in weights.tensors(checkpoint.path)
-        if not tensor.name.endswith(unread)
-    )
+    head, unread = "lm_head.weight", "embed_tokens.weight"
+    if checkpoint.config.get("tie_word_embeddings"):
+        head, unread = unread, head
+    total = 0.0
+    for tensor in weights.tensors(checkpoint.path):
+        if tensor.name.endswith(unread):
+            continue
+        if tensor.dimensions == 1:
+            total += tensor.values * norm_bytes
+            continue
+        is_head = head_bytes is not None and tensor.name.endswith(head)
+        padded = math.prod(-(-size // multiple_of) * multiple_of for size in tensor.shape)
+        total += padded * (head_bytes if is_head else weight_bytes)
+    return total
