@@ -17,7 +17,7 @@ import pandas as pd
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.transforms import blended_transform_factory
+from matplotlib.transforms import Transform, blended_transform_factory
 
 from bench import style
 from bench.observations import schema
@@ -154,7 +154,7 @@ def curve(
                     )
             axes.set(xlabel=titles[x].axis, ylabel=titles[y].axis, title=name)
             if log:
-                axes.margins(0.08, 0.05)
+                axes.margins(0.08, 0.1 if words else 0.05)
                 style.log_axis(axes, "x")
                 style.log_axis(axes, "y")
             else:
@@ -226,15 +226,29 @@ def _canvas(count: int, key: float) -> tuple[Figure, list[Axes]]:
 
 
 def _write(axes: Axes, rows: pd.DataFrame, x: str, y: str, words: str) -> None:
-    """Write the words of a column beside their marks, from the right, unless other words stand there."""
+    """Write the words of a column beside their marks, from the right, unless other words stand there: below
+    a mark, or above it where fewer lines pass."""
     place, taken = axes.transScale + axes.transLimits, []
+    passed = np.concatenate([_along(line, place) for line in axes.lines])
     for _, row in rows[rows[words] != ""].sort_values(x, ascending=False).iterrows():
         where = place.transform((row[x], row[y]))
         if all(abs(where - other)[0] > 0.09 or abs(where - other)[1] > 0.045 for other in taken):
-            axes.annotate(
-                row[words], (row[x], row[y]), (5, -3), **style.BESIDE | {"color": GREY, "va": "top"}
+            right, up = (passed - where).T
+            above, below = (
+                ((right > 0.01) & (right < 0.09) & (side > 0.01) & (side < 0.06)).sum() for side in (up, -up)
             )
+            offset, side = (3, "bottom") if above < below else (-3, "top")
+            look = style.BESIDE | {"color": GREY, "va": side}
+            axes.annotate(row[words], (row[x], row[y]), (5, offset), **look)
         taken.append(where)
+
+
+def _along(line: Line2D, place: Transform) -> np.ndarray:
+    """Points on a line as it is drawn, its marks alone where nothing joins them, where `place` puts them."""
+    marks = place.transform(line.get_xydata().astype(float))
+    if line.get_linestyle() == "None" or len(marks) < 2:
+        return marks
+    return np.concatenate([np.linspace(one, other, 30) for one, other in itertools.pairwise(marks)])
 
 
 def points(rows: pd.DataFrame, x: str, y: str, hue: str = "backend", title: str = "") -> Figure:

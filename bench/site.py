@@ -182,7 +182,7 @@ class _Numbers(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401  # whatever a sentence has
         if not format_spec and isinstance(value, numbers.Real):
             return html.number(value)
-        return super().format_field(value, format_spec).replace("%", "\N{NO-BREAK SPACE}%")
+        return re.sub(" ?%", "\N{NO-BREAK SPACE}%", super().format_field(value, format_spec))
 
 
 def printed(command: str) -> None:

@@ -115,6 +115,23 @@ def test_labels_and_numbers_of_ranges_do_not_overlap():
     assert [a for k, a in enumerate(boxes) for b in boxes[:k] if a.overlaps(b)] == []
 
 
+def test_words_stand_above_a_mark_where_a_line_passes_below_it():
+    rows = pd.DataFrame(
+        {"ttft_s": [1, 2, 1, 3], "output_tokens_per_s": [1, 10, 9, 9], "of": list("aabb")}
+        | {"words": ["", "here", "", ""]}
+    )
+    for part, side in ((rows, "bottom"), (rows[:2], "top")):
+        drawn = plots.curve(part, "ttft_s", "output_tokens_per_s", "t", by="of", words="words", log=True)
+        assert [text.get_va() for text in drawn.axes[0].texts] == [side]
+
+
+def test_one_space_that_does_not_break_stands_before_a_percent_sign(monkeypatch):
+    shown = []
+    monkeypatch.setattr(site, "display", shown.append)
+    site.say("{text}, {share:.0%}", text="92 % at 8/s", share=0.5)
+    assert shown[0].data == "92\u00a0% at 8/s, 50\u00a0%"
+
+
 def test_a_range_of_ratios_has_two_digits_and_three_where_two_would_make_it_even():
     assert html.ratio_range(pd.Series([3.0, 40.0, 12.0])) == "3 to 40 times"
     assert html.ratio_range(pd.Series([0.8, 0.996])) == "0.8 to 0.996 times"
