@@ -2,6 +2,7 @@
 desk and on a phone."""
 
 import csv
+import json
 import re
 
 import pandas as pd
@@ -200,6 +201,14 @@ def test_pages_are_light_and_listed_for_language_models(rendered):
     for name in PAGES:
         text = name.replace(".html", ".llms.md")
         assert text in index and "base64" not in (rendered / text).read_text()
+
+
+def test_the_search_finds_what_readers_ask(rendered):
+    """Quarto's search looks for a question's words as they stand, in headings and text."""
+    listed = json.loads((rendered / "search.json").read_text())
+    texts = [f"{each['title']} {each['section']} {each['text']}".lower() for each in listed]
+    for words in ("redraw", "redraw a figure", "q8 kv cache", "rtx 4090", "rocm"):
+        assert any(words in text for text in texts), words
 
 
 def test_a_shared_link_has_a_picture(rendered):
