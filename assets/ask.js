@@ -1,10 +1,11 @@
-// The fields of Start and How much: what people measured (downloads/cards.js) and what to expect (downloads/expect/<card>.js), looked up only.
+// The fields of Start and How much: what people measured and what to expect (downloads/expect/<card>.js), looked up only.
 (() => {
   const form = document.getElementById("ask"), root = form.dataset.root, fields = form.elements;
   const unpacked = ({ columns, rows }) => rows.map((row) => Object.fromEntries(columns.map((name, place) => [name, row[place]])));
-  const devices = unpacked(cards.devices), models = unpacked(cards.models), lookup = unpacked(cards.lookup), formats = unpacked(cards.formats);
-  const bitsOf = new Map(formats.map((row) => [row.format, row.bits])).set("BF16", 16);
+  const devices = unpacked(cards.devices), models = unpacked(cards.models), formats = unpacked(cards.formats);
+  const bitsOf = new Map(formats.map((row) => [row.format, row.bits])), needs = (answer) => (Array.isArray(answer) ? answer[3] : answer);
   const short = (value) => (value < 10 ? String(Number(value.toPrecision(2))) : Math.round(value).toLocaleString("en"));
+  const beyond = (context) => models.find((row) => row.model === fields.model.value && row.context_tokens && context > row.context_tokens); // what a model was made for
   const range = (low, high) => (short(low) === short(high) ? short(low) : `${short(low)} to ${short(high)}`);
   const kept = new Map(), UNIFIED = [8, 16, 24, 32, 36, 48, 64, 96, 128, 192, 256, 512]; // answers by card; GB that machines are sold with
 
@@ -26,7 +27,7 @@
   }
 
   function offerMemories(device, answers) {
-    const shared = !cards.cards.includes(device.group), usual = answers?.gb ?? device.memory_gb ?? (shared ? measuredIn(device, answers) : null);
+    const shared = !cards.cards.includes(device.group), usual = answers?.gb ?? device.memory_gb ?? (shared ? measuredIn(answers) : null);
     const sizes = new Set([...(device.variants ?? []), ...(usual ? [usual] : []), ...(shared ? UNIFIED.filter((size) => !usual || size <= usual) : [])]);
     const options = [...sizes].sort((a, b) => a - b).map((size) => [size, `${size} GB`]);
     // The memory that was chosen stays where only something else changes; another card has its own.
@@ -36,9 +37,8 @@
   }
 
   // Where nobody knows how much memory a device has: the least that holds every model that was measured on it.
-  function measuredIn(device, answers) {
-    const rows = lookup.filter((row) => row.device === device.device && row.accelerators === 1 && row.rows);
-    const needed = rows.flatMap((row) => Object.entries(answers?.of[row.model] ?? {}).filter(([form]) => bitsOf.get(form) === row.bits).map(([, [, listed]]) => listed[0]?.[3] ?? listed[0]));
+  function measuredIn(answers) {
+    const needed = Object.entries(answers?.measured ?? {}).flatMap(([model, own]) => Object.keys(own).map((form) => own[form][1] && needs(answers.of[model]?.[form]?.[1][0]) || 0));
     return UNIFIED.find((size) => size >= Math.max(16, ...needed)) ?? UNIFIED.at(-1);
   }
 
@@ -49,55 +49,56 @@
   }
 
   // How many of a card: numbers with an answer, or with a row that somebody measured. Returns what was chosen and is none of them.
-  function offerCounts(device, answers) {
-    const listed = Object.values(answers?.of ?? {}).flatMap(Object.values), wish = fields.count.dataset.wish || fields.count.value;
+  function offerCounts(answers) {
+    const [listed, rows] = [answers?.of, answers?.measured].map((of) => Object.values(of ?? {}).flatMap(Object.values)), wish = fields.count.dataset.wish || fields.count.value;
     const answered = (at) => listed.some(([, places]) => places[at * cards.asked.users.length * cards.asked.context.length]);
-    const has = (count, at) => count === 1 || answered(at) || lookup.some((row) => row.device === device.device && row.accelerators === count);
+    const has = (count, at) => count === 1 || answered(at) || rows.some((own) => own[count]);
     offer(fields.count, cards.asked.count.filter(has).map((count) => [count]), 1);
     return wish && wish !== fields.count.value ? wish : "";
   }
 
-  function measured(device, model, bits, cards) {
-    const rows = lookup.filter((row) => row.device === device && row.model === model && row.bits === bits && row.accelerators === cards && row.rows);
-    if (!rows.length) return "not measured";
-    const numbers = rows.map((row) => row.number).filter((number) => number != null), count = rows.reduce((sum, row) => sum + row.rows, 0);
-    const all = range(Math.min(...rows.map((row) => row.least)), Math.max(...rows.map((row) => row.most)));
-    const said = numbers.length ? range(Math.min(...numbers), Math.max(...numbers)) : all;
-    return `measured <b>${said} tokens/s</b>${count > 1 ? ` (all ${count} rows${all === said ? "" : `: ${all}`})` : ""}`;
+  // What was measured of a format, else of another one of as many bits, which has most rows.
+  function measured(own, format, count) {
+    const alike = Object.keys(own).filter((form) => bitsOf.get(form) === bitsOf.get(format) && own[form][count]);
+    if (!alike.length) return "not measured";
+    const form = own[format]?.[count] ? format : alike[0], [low, high, least, most, rows, who] = own[form][count];
+    const all = range(least, most), said = range(low, high), words = form === format ? "measured" : `not measured in ${format}; in ${form}`;
+    return `${words} <b>${said} tokens/s</b> (${rows > 1 ? `all ${rows} rows` : "1 row"} of ${who}${all === said ? "" : `: ${all}`})`;
   }
 
   function said(device, answers, dropped) {
-    const [model, format] = [fields.model.value, fields.format.value];
-    const [count, users, context] = ["count", "users", "context"].map((name) => Number(fields[name]?.value ?? form.dataset[name]));
+    const model = fields.model.value, format = fields.format.value, [count, users, context] = ["count", "users", "context"].map((name) => Number(fields[name]?.value ?? form.dataset[name]));
     const memory = Number(fields.memory.value), held = memory * count, parts = dropped ? [`nothing is listed of ${dropped} × ${device.device}, so this is <b>one</b>`] : [];
-    if (users === 1 && context === 1024) parts.push(measured(device.device, model, bitsOf.get(format), count));
+    const own = answers?.measured[model] ?? {}, long = beyond(context), brief = users === 1 && context === 1024;
+    if (brief) parts.push(measured(own, format, count));
     const place = [["count", count], ["users", users], ["context", context]].reduce((at, [name, value]) => at * cards.asked[name].length + cards.asked[name].indexOf(value), 0);
     const [engine, listed] = answers?.of[model]?.[format] ?? ["", []];
-    const answer = listed[place] || null, needs = Array.isArray(answer) ? answer[3] : answer;
-    const fits = !needs || !memory || needs <= held;
+    const answer = listed[place] || null, least = answer ? needs(answer) : formats.find((row) => row.model === model && row.format === format)?.needs_gb;
+    const fits = !least || !memory || least <= held;
     const expected = Array.isArray(answer) && fits, before = form.dataset.engine || engine; // the engine most used with this format on this card: another of either may change it
     if (expected) form.dataset.engine = engine;
-    if (expected) parts.push(`expect <b>${short(answer[0])}</b> (${range(answer[1], answer[2])})${users > 1 ? ` for each of ${users}` : ""} with ${before === engine ? engine : `<b>${engine}</b>, no longer ${before}`}`);
+    if (expected) parts.push(`expect <b>${short(answer[0])}</b> (${range(answer[1], answer[2])})${users > 1 ? ` for each of ${users}` : ""} with ${before === engine ? engine : `<b>${engine}</b>, no longer ${before}`}${brief ? own[format]?.[count]?.[6] ?? "" : ""}`);
     const has = cards.cards.includes(device.group) ? "" : " if it has them"; // sold with more memory or less
-    if (needs && !fits) parts.push(`<b>does not fit:</b> needs ${needs} of ${held} GB`);
-    else if (needs && memory) parts.push(`fits, ${needs} of ${held} GB${has}`);
+    if (!fits) parts.push(`<b>does not fit:</b> needs ${answer ? "" : "at least "}${least} of ${held} GB`);
+    else if (answer && memory) parts.push(`fits, ${least} of ${held} GB${has}`);
     if (answer?.[4] != null && fits && memory === answers.gb) parts.push(`${answer[4].toLocaleString("en")} user${answer[4] === 1 ? "" : "s"} at 10 tokens/s each`);
-    if (!answer) parts.push(`what to expect is not listed here: the command below computes it${device.bandwidth_gb_per_s ? "" : " from the machine's memory bandwidth"}`);
+    if (long) parts.push(`${model} was made for ${long.context_tokens.toLocaleString("en")} tokens${long.asked === model ? "" : `, ${long.asked} for more`}`);
+    else if (!answer && fits) parts.push(`what to expect is not listed here: the command below computes it${device.bandwidth_gb_per_s ? "" : " from the machine's memory bandwidth"}`);
     return parts.join(" · ");
   }
 
   function command(device, answers) {
     const engine = answers?.of[fields.model.value]?.[fields.format.value]?.[0] ?? "llama.cpp";
-    const count = Number(fields.count.value), users = fields.users?.value ?? "1";
-    const more = [`--context ${fields.context?.value ?? form.dataset.context}`, users === "1" ? "" : `--users ${users}`, fields.memory.value && Number(fields.memory.value) !== answers?.gb ? `--memory-gb ${fields.memory.value}` : "", device.bandwidth_gb_per_s ? "" : "--bandwidth-gb-per-s GB_PER_S"];
-    return `llm-measured expect "${count > 1 ? `${count}x ` : ""}${device.device}" ${fields.model.value} ${fields.format.value} ${engine} ${more.filter(Boolean).join(" ")}`;
+    const count = Number(fields.count.value), users = fields.users?.value ?? "1", context = fields.context?.value ?? form.dataset.context;
+    const more = [`--context ${context}`, users === "1" ? "" : `--users ${users}`, fields.memory.value && Number(fields.memory.value) !== answers?.gb ? `--memory-gb ${fields.memory.value}` : "", device.bandwidth_gb_per_s ? "" : "--bandwidth-gb-per-s GB_PER_S"];
+    return `llm-measured expect "${count > 1 ? `${count}x ` : ""}${device.device}" ${beyond(context)?.asked ?? fields.model.value} ${fields.format.value} ${engine} ${more.filter(Boolean).join(" ")}`;
   }
 
   async function update() {
     const device = devices.find((row) => row.address === fields.accelerator.value);
     const answers = await answersOf(device.address);
     if (fields.accelerator.value !== device.address) return; // another one was chosen meanwhile
-    const dropped = offerCounts(device, answers);
+    const dropped = offerCounts(answers);
     offerMemories(device, answers), offerFormats(fields.model.value, answers);
     document.getElementById("said").innerHTML = said(device, answers, dropped);
     document.getElementById("command").textContent = command(device, answers);

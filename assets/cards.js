@@ -62,8 +62,8 @@
 
   async function one(own, name, kind) {
     const other = kind === "device" ? "model" : "device";
-    const words = kind === "device" ? ["faster memory", "slower memory"] : ["larger", "smaller"], neighbours = [["up", words[0]], ["down", words[1]]]
-      .filter(([side]) => own[side]).flatMap(([side, words]) => [` · next ${words}: `, LINKS[kind === "device" ? "card" : "model"](own[side])]);
+    const words = kind === "device" ? ["next faster memory", "equally fast memory", "next slower memory"] : ["next larger", "of equal size", "next smaller"];
+    const neighbours = ["up", "equal", "down"].flatMap((side, place) => (own[side] ? [` · ${words[place]}: `, LINKS[kind === "device" ? "card" : "model"](own[side])] : []));
     const facts = [own.memory_gb && `${own.memory_gb} GB`, own.bandwidth_gb_per_s && `${own.bandwidth_gb_per_s.toLocaleString("en")} GB/s`, own.unsure && `${own.unsure} unsure: no datasheet was seen`, own.size,
       `${own.rows.toLocaleString("en")} rows of ${own.sources} source${own.sources === 1 ? "" : "s"}`,
       own.best && `${own.best[0]} was fastest in ${own.best[1]} of ${own.best[2]} settings that one source measured with two engines`];

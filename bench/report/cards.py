@@ -17,6 +17,7 @@ from bench import html, paths, site
 from llm_measured.core import hardware
 from llm_measured.core.definitions import Value
 from llm_measured.core.files import csv_text, write_whole
+from llm_measured.predict import columns, question
 from llm_measured.published import build, comparable, derived, lookup, sources
 
 GROUPS = (
@@ -30,6 +31,9 @@ SHOWN = ("llama-3.1-8b", "qwen2.5-14b", "qwen3-30b-a3b", "llama-3-70b", "gpt-oss
 # What How much offers, in the order of its answers (bench/report/expect_tables.py).
 COUNTS, USERS, CONTEXTS = (1, 2, 4), (1, 8, 32), (1024, 8192, 32768)
 CELL = ["device", "model", "bits"]
+NEXT = ["up", "equal", "down"]
+CHOICE = ["device", "model", "format", "accelerators"]
+SIXTEEN = {"F16": "BF16"}  # one format to a reader
 DEVICES = paths.DOWNLOADS / "cards.csv"  # what `devices` returns, for the plain table
 # What a reader sees of a published row, in the order of the page.
 ROW_COLUMNS = {
@@ -63,35 +67,27 @@ def group(name: str) -> str:
     return CENTRES
 
 
-def cells() -> pd.DataFrame:
-    """Return a row per card, model and bits of published_lookup: low and high (the number of the cell, two
-    where sources lie far apart), mark (* of another setup, where nobody measured in the usual one, ° of
-    localscore alone) and rows."""
-    table = site.published("lookup")
-    usual = table["number"].notna()
-    table["in_cell"] = usual.groupby([table[name] for name in CELL]).transform("any")
-    table["number"] = table["number"].where(table["in_cell"], table["number_in_another_setup"])
-    table["crowd"] = usual & (table["source"] == lookup.CROWD)
-    by_cell = table.groupby(CELL)
-    found = by_cell.agg(low=("number", "min"), high=("number", "max"), rows=("rows", "sum"))
-    found["mark"] = by_cell["crowd"].any().map({True: "°", False: ""}).where(by_cell["in_cell"].any(), "*")
-    return found[found["low"].notna()].reset_index()
-
-
 def numbers() -> pd.DataFrame:
-    """Return the cells that the plain table has, those of SHOWN in 4 bits, with their number as it is written
-    (`text`)."""
-    found = cells()
-    found = found[(found["bits"] == 4) & found["model"].isin(SHOWN)]
-    ends = zip(found["low"], found["high"], found["mark"])
-    return found.assign(text=[rate(low, high) + mark for low, high, mark in ends])
+    """Return a row per card and model of the plain table, those of SHOWN in 4 bits: low (of the two numbers
+    where sources lie far apart) and text, the number with * of another setup, where nobody measured in the
+    usual one, or ° of localscore alone."""
+    table = site.published("lookup")
+    table = table[(table["bits"] == 4) & table["model"].isin(SHOWN)]
+    usual = table["number"].notna()
+    in_cell = usual.groupby([table[name] for name in CELL]).transform("any")
+    number = table["number"].where(in_cell, table["number_in_another_setup"])
+    crowd = usual & (table["source"] == lookup.CROWD)
+    by_cell = table.assign(number=number, in_cell=in_cell, crowd=crowd).groupby(CELL)
+    found = by_cell.agg(low=("number", "min"), high=("number", "max"))
+    mark = by_cell["crowd"].any().map({True: "°", False: ""}).where(by_cell["in_cell"].any(), "*")
+    found["text"] = [rate(low, high) + of for low, high, of in zip(found["low"], found["high"], mark)]
+    return found[found["low"].notna()].reset_index()
 
 
 def devices() -> pd.DataFrame:
     """Return a row per card that was measured, those with a number of SHOWN and the widest memory first:
     device, address, group, memory_gb (of the largest sold, as on the box), bandwidth_gb_per_s, unsure (which
-    of the two rest on no datasheet), rows, sources, and up and down (the cards of its group whose bandwidth
-    comes next)."""
+    of the two rest on no datasheet), rows, sources, and its neighbours by bandwidth in its group."""
     found = _counted("device")
     cards = hardware.accelerators().groupby("family")
     found = found.join(cards[["memory_gb", "bandwidth_gb_per_s"]].max(), on="device")
@@ -100,11 +96,25 @@ def devices() -> pd.DataFrame:
     found["unsure"] = found["device"].map(unsure).fillna("")
     found["group"] = found["device"].map(group)
     found["address"] = found["device"].map(address)
-    found = found.sort_values(["bandwidth_gb_per_s", "device"], ascending=[False, True])
-    ordered = found[found["bandwidth_gb_per_s"].notna()].groupby("group")["device"]
-    found = found.assign(up=ordered.shift(1), down=ordered.shift(-1))
+    found = _neighbours(found, "bandwidth_gb_per_s", "device")
     found["shown"] = found["device"].isin(numbers()["device"])
     return found.sort_values("shown", ascending=False, kind="stable", ignore_index=True)
+
+
+def _neighbours(found: pd.DataFrame, size: str, name: str) -> pd.DataFrame:
+    """Cards or models, those of most `size` first, with the names of the next with more of it (up), with less
+    (down), and with as much (equal; the last one's is the first): all of one group."""
+    found = found.sort_values([size, name], ascending=[False, True], ignore_index=True)
+    sized = found.loc[found[size].notna(), [size, "group", name]][::-1]
+    for side, direction in (("up", "forward"), ("down", "backward")):
+        found[side] = found[name].map(
+            pd.merge_asof(
+                sized, sized, on=size, by="group", direction=direction, allow_exact_matches=False
+            ).set_index(f"{name}_x")[f"{name}_y"]
+        )
+    alike = found.groupby([size, "group"])[name]
+    following = alike.shift(-1).fillna(alike.transform("first"))
+    return found.assign(equal=following.where(following != found[name]))
 
 
 def _counted(by: str) -> pd.DataFrame:
@@ -115,12 +125,21 @@ def _counted(by: str) -> pd.DataFrame:
 
 def models() -> pd.DataFrame:
     """Return a row per model that was measured, the largest first: model, parameters_b, active_b, rows,
-    sources, and up and down (the models whose size comes next)."""
+    sources, asked (`asked_as`), context_tokens (how many it was made for), and neighbours by parameters."""
     found = _counted("model")
     found = found.join(hardware.by_model()[["parameters_b", "active_b"]], on="model")
     found["address"] = found["model"].map(address)
-    found = found.sort_values(["parameters_b", "model"], ascending=[False, True], ignore_index=True)
-    return found.assign(up=found["model"].shift(1), down=found["model"].shift(-1))
+    found["asked"] = found["model"].map(asked_as)
+    found["context_tokens"] = found["model"].map(question.longest_context)
+    return _neighbours(found.assign(group=""), "parameters_b", "model").drop(columns="group")
+
+
+def asked_as(model: str) -> str:
+    """Return of all models that are looked up under `model` the one that was made for most tokens."""
+    alike = [name for name, under in comparable.shapes().items() if under == model]
+    if question.longest_context(model) is None:
+        return model
+    return max([model, *alike], key=lambda name: question.longest_context(name) or 0)
 
 
 def rate(low: float, high: float) -> str:
@@ -164,19 +183,44 @@ TABLE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True
 """)
 
 
-def together() -> pd.DataFrame:
-    """Return a row per card, model, bits, source and number of cards above one (accelerators), of one user's
-    short prompts, as published_lookup has them for one card: median, least, most, rows, formats, engines."""
+def _on_several() -> pd.DataFrame:
+    """The rows of one user's short prompts on more than one card."""
     found = rows()
     plain = (found["speculative"] == "none") | (found["speculative"] == "")
     short = found["before"] <= comparable.LONGEST_CONTEXT
     found = found[(found["accelerators"] > 1) & (found["users"] == 1) & plain & short]
-    found = found[(found["model"] != "") & (found["device"] != "") & found["rate"].notna()]
-    by_number = found.groupby([*CELL, "source", "accelerators"])
+    return found[(found["model"] != "") & (found["device"] != "") & found["rate"].notna()]
+
+
+def together() -> pd.DataFrame:
+    """Return a row per card, model, bits, source and number of cards above one (accelerators), of one user's
+    short prompts, as published_lookup has them for one card: median, least, most, rows, formats, engines."""
+    by_number = _on_several().groupby([*CELL, "source", "accelerators"])
     return by_number.agg(
         median=("rate", "median"), least=("rate", "min"), most=("rate", "max"), rows=("rate", "size"),
         formats=("format", _joined), engines=("engine", _joined),
     ).reset_index()  # fmt: skip
+
+
+def by_format() -> pd.DataFrame:
+    """Return a row per CHOICE of what was measured with one user's short prompts, most rows first:
+    measured_low and measured_high (the number of the cell where that is of this format, else least and most),
+    least, most, rows, who (the source, or how many), and the variant, engine and year of most rows."""
+    alone = comparable.one_user()
+    every = pd.concat([alone[~alone["outside"]].assign(accelerators=1.0), _on_several()])
+    every = every[(every["model"] != "") & (every["format"] != "")]
+    every = every.assign(format=every["format"].replace(SIXTEEN), year=every["half_year"].str[:4])
+    chosen = every.groupby(CHOICE)
+    found = chosen["rate"].agg(least="min", most="max", rows="size")
+    several = chosen["source"].nunique()
+    found["who"] = chosen["source"].first().where(several == 1, several.map("{} sources".format))
+    for name in ("variant", "engine", "year"):
+        found[name] = chosen[name].agg(lambda values: values.value_counts().index[0])
+    numbers = site.published("lookup").dropna(subset=["number"])
+    numbers = numbers.assign(accelerators=1.0, format=numbers["format"].replace(SIXTEEN))
+    found = found.join(numbers.groupby(CHOICE)["number"].agg(measured_low="min", measured_high="max"))
+    found = found.fillna({"measured_low": found["least"], "measured_high": found["most"]})
+    return found.reset_index().sort_values("rows", ascending=False, kind="stable")
 
 
 def _joined(values: pd.Series) -> str:
@@ -247,29 +291,36 @@ def best_engines(measured: pd.DataFrame) -> dict[str, list]:
 
 def index() -> dict:
     """Return what downloads/cards.js has: cards and models with their neighbours, the number of each cell by
-    source, where each source lies, and the bits of each format."""
+    source, where each source lies, and of each model's formats the bits and the GB that one user needs."""
     table, measured = site.published("lookup"), comparable.one_user()
     measured = measured[~measured["outside"]]
     best = best_engines(measured)
     cards, own = devices(), models()
     cards["variants"] = [_memories(name) for name in cards["device"]]
     cards["best"] = [best.get(name) for name in cards["device"]]
-    formats = (
-        measured[measured["format"] != ""].groupby(["model", "format", "bits"]).size().reset_index(name="n")
-    )
-    shown = "device address group memory_gb variants bandwidth_gb_per_s unsure rows sources best up down"
+    formats = measured[(measured["format"] != "") & (measured["model"] != "")].replace({"format": SIXTEEN})
+    formats = formats.groupby(["model", "format", "bits"]).size().reset_index(name="n")
+    formats["needs_gb"] = _needs(formats)
+    shown = "device address group memory_gb variants bandwidth_gb_per_s unsure rows sources best"
     named = "accelerators source median least most rows formats engines number"
     table = pd.concat([table.assign(accelerators=1), together()])
     return {
         "groups": GROUPS,
         "cards": CARDS,
-        "devices": packed(cards[shown.split()]),
+        "devices": packed(cards[[*shown.split(), *NEXT]]),
         "models": packed(own.drop(columns=["parameters_b", "active_b"]).assign(size=_sizes(own))),
         "lookup": packed(table[[*CELL, *named.split()]]),
         "formats": packed(formats),
         "asked": {"count": COUNTS, "users": USERS, "context": CONTEXTS},
         "sources": {name: source.repository for name, source in sources.listed().items()},
     }
+
+
+def _needs(formats: pd.DataFrame) -> pd.Series:
+    """How many GB each model and format needs of any card with one user and the shortest context."""
+    asked = formats.assign(context_tokens=CONTEXTS[0])
+    asked = asked.assign(accelerator="RTX 4090", accelerators=1, engine="llama.cpp", users=1)
+    return columns.expect(asked)["needs_gb"]
 
 
 def _sizes(models: pd.DataFrame) -> list[str]:

@@ -4,9 +4,9 @@
 
 The cards and models with most published rows, the formats published of each model, in the engine that is
 used most on that card; COUNTS of cards, USERS at once, CONTEXTS of tokens. Of every other card one user's
-answers of the models that were measured on most cards, in the commonest format of four bits. A page only
-looks an answer up. What an engine does not run at all is absent; of what does not fit stands how many GB it
-needs.
+answers of the models that were measured on most cards, in the commonest format of four bits. Beside them
+stands what was measured of each model and format. A page only looks both up. What an engine does not run at
+all is absent; of what does not fit stands how many GB it needs.
 """
 
 import itertools
@@ -14,15 +14,16 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from bench import paths
 from bench.report import cards
-from bench.report.cards import CONTEXTS, COUNTS, USERS
+from bench.report.cards import CHOICE, CONTEXTS, COUNTS, SIXTEEN, USERS
 from llm_measured.core import hardware
 from llm_measured.core.files import csv_text, write_whole
-from llm_measured.predict import columns
+from llm_measured.predict import columns, question
 from llm_measured.published import comparable
 
 MOST_CARDS, MOST_MODELS, MOST_FORMATS = 60, 30, 3
@@ -33,7 +34,9 @@ FOLDER = paths.DOWNLOADS / "expect"
 SHORT = FOLDER / "short.csv"  # what one user is to expect on one card in the shortest context
 SHORT_COLUMNS = ["device", "model", "format", "bits", "engine", "tokens_per_s_user", "low", "high"]
 SHORT_COLUMNS += ["needs_gb", "users_at_10", "gb"]
-SIXTEEN = {"F16": "BF16"}  # one format to a reader
+MEASURED = ["measured_low", "measured_high", "least", "most", "rows", "who", "aside"]
+# From so many times the highest that was measured on (or the lowest), an answer says what was otherwise then.
+FAR, YEARS = 1.25, 2
 
 
 def accelerators() -> dict[str, str]:
@@ -108,15 +111,56 @@ def every() -> pd.DataFrame:
 
 
 def answers(asked: pd.DataFrame) -> pd.DataFrame:
-    """Return questions with what is to be expected; those that no engine answers are absent."""
-    found = asked.join(columns.expect(asked.drop(columns="device")))
+    """Return questions with what is to be expected; those that no engine answers are absent. Of a context
+    that is longer than a model was made for there is what one of its shape needs, and no rate."""
+    names = asked["model"].drop_duplicates()
+    longest = dict(zip(names, names.map(question.longest_context).astype(float)))
+    beyond = asked["context_tokens"] > asked["model"].map(longest)
+    named = asked["model"].mask(beyond, asked["model"].map(dict(zip(names, names.map(cards.asked_as)))))
+    found = asked.join(columns.expect(asked.assign(model=named)))
+    found["tokens_per_s_user"] = found["tokens_per_s_user"].mask(beyond)
     return found[found["needs_gb"].notna()]
+
+
+def measured(answered: pd.DataFrame) -> pd.DataFrame:
+    """Return `cards.by_format` with the column aside: where an answer lies FAR from all that was measured of
+    the same, what most of that had otherwise: the variant, the engine, or one of YEARS ago."""
+    short = answered[(answered["users"] == 1) & (answered["context_tokens"] == CONTEXTS[0])]
+    short = short[[*CHOICE, "tokens_per_s_user", "accelerator", "engine"]]
+    found = cards.by_format().merge(short, on=CHOICE, how="left", suffixes=("", "_asked"))
+    return found.assign(aside=[_aside(row) for row in found.to_dict("records")])
+
+
+def _aside(row: dict[str, Any]) -> str:
+    if row["tokens_per_s_user"] >= FAR * row["most"]:
+        side = "above"
+    elif row["tokens_per_s_user"] <= row["least"] / FAR:
+        side = "below"
+    else:
+        return ""
+    other = row["variant"] not in (*comparable.NO_VARIANT, row["accelerator"])
+    words = [f"on {row['variant']}"] if other else []
+    words += [f"with {row['engine']}"] if row["engine"] not in ("", row["engine_asked"]) else []
+    words += [f"in {row['year']}"] if row["year"] and float(row["year"]) <= question.TODAY - YEARS else []
+    most = "mostly " if row["rows"] > 1 else ""
+    here = f" on {row['accelerator']}" if other else ""
+    return f"{here}, {side} all that was measured, {most}{' '.join(words)}" if words else ""
+
+
+def pack_measured(found: pd.DataFrame) -> dict:
+    """Return {model: {format: {number of cards: MEASURED}}} of one card."""
+    packed: dict[str, dict] = {}
+    for row in found.astype(object).to_dict("records"):
+        by_format = packed.setdefault(row["model"], {}).setdefault(row["format"], {})
+        by_format[int(row["accelerators"])] = [cards.plain(row[name]) for name in MEASURED]
+    return packed
 
 
 def pack(answered: pd.DataFrame) -> dict:
     """Return {model: {format: [engine, answers]}} of one card; an answer is [tokens/s of each user, low,
-    high, GB that it needs, users who get 10 tokens/s], or only the GB where it does not fit, or 0 where no
-    engine answers; they stand in the order of COUNTS, USERS and CONTEXTS."""
+    high, GB that it needs, users who get 10 tokens/s], or only the GB where it does not fit or was not made
+    for such a context, or 0 where no engine answers; they stand in the order of COUNTS, USERS and CONTEXTS.
+    """
     found: dict[str, dict] = {}
     keys = ["accelerators", "users", "context_tokens"]
     order = list(itertools.product(COUNTS, USERS, CONTEXTS))
@@ -158,19 +202,23 @@ def write() -> list[str]:
     large."""
     sizes = {}
     found = every()
-    for device, part in found.groupby("device", sort=False):
-        name, variant = cards.address(device), part["accelerator"].iloc[0]
-        held = hardware.by_accelerator().at[variant, "memory_gb"]
-        value = {"card": name, "variant": variant, "gb": cards.plain(held), "of": pack(part)}
+    beside = measured(found)
+    held = hardware.by_accelerator()["memory_gb"]
+    for device in dict.fromkeys([*found["device"], *beside["device"]]):
+        name, part = cards.address(device), found[found["device"] == device]
+        variant = next(iter(part["accelerator"]), "")
+        value = {"card": name, "variant": variant, "gb": cards.plain(held.get(variant)), "of": pack(part)}
+        value["measured"] = pack_measured(beside[beside["device"] == device])
         write_whole(FOLDER / f"{name}.js", cards.script("answers", value))
         sizes[name] = (FOLDER / f"{name}.js").stat().st_size
     large = [name for name, size in sizes.items() if size > MOST_BYTES_OF_A_CARD]
     if large or sum(sizes.values()) > MOST_BYTES:
         sys.exit(f"Too large: {', '.join(large) or 'all files together'}, {sum(sizes.values()):,} bytes.")
     found["bits"] = found["format"].map(_bits())
-    found["gb"] = found["accelerator"].map(hardware.by_accelerator()["memory_gb"])
+    found["gb"] = found["accelerator"].map(held)
     one = (found["accelerators"] == 1) & (found["users"] == 1) & (found["context_tokens"] == CONTEXTS[0])
-    write_whole(SHORT, csv_text(found.loc[one, SHORT_COLUMNS]))
+    short = found[one].merge(beside[[*CHOICE, *MEASURED]], on=CHOICE, how="left")
+    write_whole(SHORT, csv_text(short[[*SHORT_COLUMNS, *MEASURED]]))
     most = max(sizes, key=lambda name: sizes[name])
     return [
         f"{FOLDER}: {len(found):,} answers of {len(sizes)} cards, {sum(sizes.values()) / 1e6:.2g} MB, the "

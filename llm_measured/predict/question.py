@@ -139,7 +139,7 @@ def _setup(q: dict[str, str]) -> Setup:
         raise Refused("What is read from the host's memory is predicted of one user, not of several.")
     sold, guessed_host = _host(q.get("host", ""))
     context, prompt, made = _lengths(numbers, users)
-    longest = _fact(model.known_model, "context_tokens")
+    longest = longest_context(model.known_model)
     if longest and context > longest:
         raise Refused(
             f"{model.model} was made for {longest:,.0f} tokens, and the context asked for is {context:,.0f}."
@@ -332,6 +332,11 @@ def _fact(known: str | None, column: str) -> float | None:
     token passes; context_tokens that it was made for, rope scaling included."""
     value = _facts()[column].get(known, np.nan) if known else np.nan
     return float(value) if value == value else None
+
+
+def longest_context(known: str | None) -> float | None:
+    """Return for how many tokens a model was made; None where shapes.csv does not say."""
+    return _fact(known, "context_tokens")
 
 
 @cache

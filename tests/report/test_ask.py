@@ -87,6 +87,35 @@ def test_the_rows_behind_an_answer_are_those_of_its_card_number_model_and_bits(o
     assert counts and f"(all {sum(map(int, counts))} rows" in measured
 
 
+def test_what_was_measured_is_of_the_format_or_says_of_which_and_by_whom(opened):
+    page = opened()
+    assert said(page).startswith(
+        "measured 119 to 163 tokens/s (all 13 rows of 3 sources: 58 to 165) · expect"
+    )
+    choose(page, format="INT4")
+    assert said(page).startswith(
+        "not measured in INT4; in Q4_K_M 119 to 163 tokens/s (all 13 rows of 3 sources"
+    )
+    page = opened("?accelerator=laptop-cpus")
+    assert "rows of localscore: 1.5 to 13)" in said(page)
+
+
+def test_what_cannot_fit_says_so_and_what_a_model_was_not_made_for(opened):
+    page = opened("?accelerator=rtx-4090&model=llama-3-70b&context=32768")
+    assert "does not fit: needs 51 of 24 GB" in said(page) and "listed" not in said(page)
+    assert "llama-3.1-70b" in page.locator("#command").inner_text()
+    choose(page, model="llama-3.1-405b")
+    assert "does not fit: needs at least" in said(page) and "listed" not in said(page)
+    choose(page, model="llama-2-7b")
+    assert "llama-2-7b was made for 4,096 tokens" in said(page) and "listed" not in said(page)
+
+
+def test_an_answer_far_from_what_was_measured_says_what_was_measured_otherwise(opened):
+    page = opened("?accelerator=h100&model=llama-3.1-8b&format=Q4_K_M")
+    assert "llama.cpp on h100-sxm, above all that was measured, mostly on h100-pcie in 2024" in said(page)
+    assert "that was measured" not in said(opened())
+
+
 def test_another_format_says_that_the_engine_is_another(opened):
     page = opened("?accelerator=h100&model=llama-3.1-8b&format=Q4_K_M")
     first = re.search(r"with (\S+)", said(page))[1]

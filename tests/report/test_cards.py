@@ -2,6 +2,7 @@
 the CSV of what is shown."""
 
 import csv
+import operator
 
 import pytest
 
@@ -49,6 +50,18 @@ def test_behind_a_card_stands_what_each_source_measured_and_every_row(opened):
     of_source = page.locator(".tabulator").first
     assert "guruswami" in of_source.inner_text() or "localscore" in of_source.inner_text()
     assert page.locator(".tabulator").count() == 2
+
+
+def test_only_faster_memory_is_called_faster_and_only_larger_models_larger():
+    sized = [(cards.devices().set_index("device"), "bandwidth_gb_per_s")]
+    sized += [(cards.models().set_index("model"), "parameters_b")]
+    for found, size in sized:
+        for side, holds in (("up", operator.gt), ("down", operator.lt), ("equal", operator.eq)):
+            names = found[side].dropna()
+            of_it, of_this = found.loc[names, size].to_numpy(), found.loc[names.index, size].to_numpy()
+            assert len(names) > 5 and holds(of_it, of_this).all() and (names != names.index).all()
+    found = cards.devices().set_index("device").loc["GB200"]
+    assert (found["equal"], found["down"]) == ("GB300", "MI325X")
 
 
 def test_behind_a_model_stand_its_cards(opened):
