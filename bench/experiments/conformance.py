@@ -12,9 +12,11 @@ from bench.backends.common.contract import Engine
 from bench.backends.common.servers import RunningServer
 from bench.experiments import judge
 from bench.observations.checks import measurements
+from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
 
 PROMPT_TOKENS, TOKENS = 16, 24
+NAMED_BITS = 2  # times the bits that a quantised option is named by: some matrices keep more
 LEAST_BITS = 1.5  # per weight
 SCALES = 1.125  # bytes of weights with the scales of their blocks, to those without
 LUMP = 0.1  # share of a request's time in which all of its tokens arrive, if they come at once
@@ -143,7 +145,9 @@ def byte_faults(engine: Engine, checkpoint: Checkpoint, option: str) -> list[str
     """Sentences on bytes per step that no format of this model's weights has."""
     least = checkpoints.linear_bytes(checkpoint, LEAST_BITS / 8, 0)
     arithmetic = backends.arithmetic(engine)
-    block, head = measurements.most_bytes(option, arithmetic)
+    head = measurements.WEIGHT_BYTES.get(arithmetic, 4)
+    bits = naming.bits(option)
+    block = min(head, NAMED_BITS * bits / 8) if bits and bits <= 8 else head
     most = SCALES * checkpoints.linear_bytes(checkpoint, block, head, head_bytes=head)
     faults = []
     if not least <= engine.weight_bytes <= most:

@@ -356,6 +356,7 @@ def linear_bytes(
     head, unread = "lm_head.weight", "embed_tokens.weight"
     if checkpoint.config.get("tie_word_embeddings"):
         head, unread = unread, head
+    of_head = weight_bytes if head_bytes is None else head_bytes
     total = 0.0
     for tensor in weights.tensors(checkpoint.path):
         if tensor.name.endswith(unread):
@@ -363,7 +364,6 @@ def linear_bytes(
         if tensor.dimensions == 1:
             total += tensor.values * norm_bytes
             continue
-        is_head = head_bytes is not None and tensor.name.endswith(head)
         padded = math.prod(-(-size // multiple_of) * multiple_of for size in tensor.shape)
-        total += padded * (head_bytes if is_head else weight_bytes)
+        total += padded * (of_head if tensor.name.endswith(head) else weight_bytes)
     return total

@@ -420,16 +420,6 @@ WEIGHTS_SHORT = 0.05
 # Bytes of one weight at most, by the number format that an engine says it multiplies in; 4 in every other.
 # One that keeps float32 weights multiplies in float32, whatever its option is named.
 WEIGHT_BYTES = {"bfloat16": 2, "float16": 2}
-SCALES_OF = 2  # times the bits that a quantised option is named by: scales, and matrices that keep more
-
-
-def most_bytes(option: str, arithmetic: str) -> tuple[float, float]:
-    """Return the bytes of one weight at most, (in a block, in the head), by an option's name and the number
-    format that the engine multiplies in."""
-    widest = WEIGHT_BYTES.get(arithmetic, 4)
-    bits = naming.bits(option)
-    quantised = bits is not None and bits <= 8
-    return min(widest, SCALES_OF * bits / 8) if quantised else widest, widest
 
 
 @check(
@@ -442,8 +432,8 @@ def weights_counted(runs: Runs) -> dict[int, str]:
     """Reject a run whose bytes of weights per step contradict its checkpoint and option.
 
     A step reads the blocks' and the head's matrices, in at least the bits that the option is named by and at
-    most those of `most_bytes`; and as many in every run of one version of an engine, where three or more are
-    known.
+    most 32, or 16 where the engine multiplies in 16 (WEIGHT_BYTES); and as many in every run of one version
+    of an engine, where three or more are known.
     """
     rows, found = runs.of_models.drop_duplicates("file"), {}
     rows = rows[~rows["experiment"].isin(schema.UNTIMED) & rows["weight_bytes"].notna()]
@@ -452,10 +442,8 @@ def weights_counted(runs: Runs) -> dict[int, str]:
     parameters = rows["block_parameters"] + rows["head_parameters"]
     bits = rows["option"].map(lambda option: naming.bits(option) or 2).astype(float)
     least = np.fmax(parameters * bits / 8, usual) * (1 - WEIGHTS_SHORT)
-    bytes_each = [most_bytes(*row) for row in rows[["option", "arithmetic"]].itertuples(index=False)]
-    block, head = np.array(bytes_each).reshape(-1, 2).T
-    most = rows["block_parameters"] * block + 2 * rows["head_parameters"] * head
-    most = np.fmin(most, usual) * (1 + WEIGHTS_SHORT)
+    widest = rows["arithmetic"].map(WEIGHT_BYTES).fillna(4)
+    most = np.fmin((parameters + rows["head_parameters"]) * widest, usual) * (1 + WEIGHTS_SHORT)
     wrong = (rows["weight_bytes"] < least) | (rows["weight_bytes"] > most)
     for place, row in rows[wrong].iterrows():
         found[row["file"]] = (
