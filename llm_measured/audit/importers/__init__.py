@@ -6,22 +6,27 @@ the parsed JSON, the JSON lines, or the lines of text.
 """
 
 import difflib
-import importlib
 import itertools
 from pathlib import Path
-from types import ModuleType
 
 from llm_measured.audit import frame, quantities
-from llm_measured.audit.importers import beside, console
+from llm_measured.audit.importers import (
+    aiperf,
+    beside,
+    console,
+    declared,
+    json_words,
+    llama_bench,
+    older,
+    own,
+    tables,
+    vllm,
+)
 from llm_measured.audit.importers.content import Content
 from llm_measured.core import naming
 
-MODULES = "vllm declared aiperf llama_bench own older tables json_words".split()
-
-
-def modules() -> list[ModuleType]:
-    """The importers' modules, in the order in which they are tried: the more particular first."""
-    return [importlib.import_module(f"{__name__}.{name}") for name in MODULES]
+# In the order in which they are tried: the more particular first.
+MODULES = vllm, declared, aiperf, llama_bench, own, older, tables, json_words
 
 
 def read(file: str | Path, mapping: dict[str, str] | None = None) -> frame.Audited:
@@ -46,7 +51,7 @@ def read(file: str | Path, mapping: dict[str, str] | None = None) -> frame.Audit
 
 def _by_module(content: Content) -> frame.Audited | None:
     """What the first module that knows the content makes of it, None where none does."""
-    for module in modules():
+    for module in MODULES:
         if module.matches(content):
             audited = _loaded(module, content, content.path.name)
             if audited.levels.empty:
@@ -91,7 +96,7 @@ def _unknown(content: Content) -> str:
     return (
         f"{content.path.name} ({content.described()}) is of no known format.{hint} A table is read once its "
         f"columns have names that are known: --map theirs=word, where word is one of {words} and the other "
-        f"columns of the frame. Formats that are read: {', '.join(module.TOOL for module in modules())}, and "
+        f"columns of the frame. Formats that are read: {', '.join(module.TOOL for module in MODULES)}, and "
         f"{console.TOOL}."
     )
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from llm_measured.audit import frame, quantities
-from llm_measured.audit.importers import declared
+from llm_measured.audit.importers import declared, numerals
 from llm_measured.audit.importers.content import Content
 from llm_measured.core.definitions import Fields
 
@@ -45,11 +45,8 @@ def _metrics(lines: Iterable[list[str]]) -> Fields:
         if row and row[0] == "Metric":
             header = ["avg" if name == "Value" else name for name in row]
         elif row and header and "GPU" not in header:
-            statistics = {}
-            for statistic, text in zip(header[1:], row[1:], strict=False):
-                digits = text.replace(",", "")
-                if re.fullmatch(r"-?\d+(\.\d+)?", digits):
-                    statistics[statistic] = float(digits)
+            figures = (numerals.number(text, "") for text in row[1:])
+            statistics = {name: figure for name, figure in zip(header[1:], figures) if figure == figure}
             found[quantities.snaked(re.sub(r"\([^()]*\)\s*$", "", row[0]))] = statistics
     return found
 

@@ -32,7 +32,9 @@ def matches(content: Content) -> bool:
     if not content.is_json:
         return False
     found = _rows(content)
-    return bool(found) and tables.measured(tables.meanings(_names(found), _mapping(content)))
+    if not found or tables.measured(tables.meanings(_names(found), _mapping(content))):
+        return bool(found)
+    return tables.measured_once_obeyed(_table(found[: tables.FIRST_ROWS]), content)
 
 
 def load(content: Content, file: str) -> frame.Audited:
@@ -41,8 +43,11 @@ def load(content: Content, file: str) -> frame.Audited:
     if all(any(name.startswith(own) for name in names) for own in OF_LLMPERF):
         mapping |= {name: "" for name in names if name.startswith(OF_LLMPERF[0])}
         content.notes.append(NOTE)
-    table = pd.DataFrame({name: [row.get(name) for row in found] for name in names})
-    return tables.of_rows(table, mapping, file)
+    return tables.of_rows(_table(found), mapping, file)
+
+
+def _table(found: list[Fields]) -> pd.DataFrame:
+    return pd.DataFrame({name: [row.get(name) for row in found] for name in _names(found)})
 
 
 def _mapping(content: Content) -> dict[str, str]:

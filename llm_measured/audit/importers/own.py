@@ -45,26 +45,18 @@ def load(content: Content, file: str) -> frame.Audited:
     levels = levels.assign(**_sidecar(content.path))
     levels["device_times"] = (experiment == "latency" or batches) if experiment else None
     requests = table.reindex(columns=["level", "error", "answer", *SAME])
-    counts = table.reindex(columns=["prompt_tokens", "cached_tokens", "chunks", SHARED])
+    counts = table.reindex(columns=["prompt_tokens", "cached_tokens", "chunks", "drafted_tokens", SHARED])
     counts = counts.apply(pd.to_numeric, errors="coerce")
     # In one process (no chunks) a hit is of a prefix that the run had the engine keep: that of every prompt.
     kept = counts[SHARED].isna() & counts["chunks"].isna() & (counts["cached_tokens"] > 0)
     requests = requests.assign(
         shared_tokens=counts[SHARED].mask(kept, counts["prompt_tokens"].min() - 1),
-        events=_served(table),
+        events=counts["chunks"].where(~(counts["drafted_tokens"] > 0)),  # accepted tokens come together
         question=table["prompt"],
         answer=table["answer"].str[: frame.ANSWER_CHARS].mask(table["experiment"].isin(READING), ""),
     )
     requests[TIMES] = requests[TIMES].mask(table["experiment"].isin(UNTIMED))
     return frame.make(file, TOOL, levels, requests)
-
-
-def _served(table):
-    """Events that the tokens came in; empty where a draft's accepted tokens come together by design."""
-    drafted = pd.to_numeric(
-        table.get("drafted_tokens", pd.Series(index=table.index)), errors="coerce"
-    ).fillna(0)
-    return table.get("chunks", pd.Series(index=table.index)).where(drafted == 0)
 
 
 def _sidecar(path):

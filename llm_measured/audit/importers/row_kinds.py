@@ -17,7 +17,7 @@ from llm_measured.core import naming
 BOTH = re.compile(r"pp ?(\d+) ?\+ ?tg ?(\d+)")
 DEPTH = re.compile(r"@ ?d ?(\d+)")
 CLIENTS = re.compile(r"\(c ?(\d+)\)")
-RATES = "output_tokens_per_s", "decode_rate", "prompt_tokens_per_s"
+RATES = "output_tokens_per_s", "decode_rate", "prompt_tokens_per_s", "total_tokens_per_s"
 TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0", ""}
 WITH_TIME = re.compile(r"[\d.,]+ ?(s|ms|us|ns)")
 MOSTLY = 0.6  # of the cells from which a column or a row of names counts as what it looks like
@@ -25,6 +25,7 @@ MOSTLY = 0.6  # of the cells from which a column or a row of names counts as wha
 NAME_VALUE, VALUE_NAME = re.compile(r"(\D+?)[\s=:]*(\d+)"), re.compile(r"(\d+)\s*(\D+)")
 FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
 SIZE = re.compile(r"\d+(\.\d+)?b(-a\d+(\.\d+)?b)?")
+AROUND = " ()[]@:,-–"
 ALONE = "tokens_per_s"  # what a column is of whose heading names a format, a model or a device alone
 
 
@@ -106,27 +107,34 @@ def _levels_of_columns(table: pd.DataFrame, cells: list[str], columns: list) -> 
     rows = []
     for column in columns:
         row = dict(zip(cells, table[column], strict=True))
+        stated = [] if says("result", column) else [_stated(str(column), table.columns[0])]
         if any(str(value).strip() for value in row.values()):
-            rows.append(({} if says("result", column) else _stated(table.columns[0], str(column))) | row)
+            rows.append(dict(stated) | row)
     return rows
 
 
 def _is_setting(name: str) -> bool:
     """Whether a name is that of a setting that is a number."""
-    known = quantities.table()
-    return any(
-        word in known and known[word].setting and not known[word].told for word in _words([name]).values()
-    )
+    known = quantities.table().get((meaning(name) or ("",))[0])
+    return known is not None and known.setting and not known.told
 
 
-def _stated(first: str, heading: str) -> dict[str, str]:
-    """The setting that the `heading` of a column of one level states, as of `first` where it is a number
-    alone; else the heading as an option."""
+def _stated(heading: str, first: str = "") -> tuple[str, str]:
+    """(setting, its value) that a heading states: `C=8`, `8 users`, a number alone below the setting `first`,
+    a number format, a size of a model or a device; else it is an option."""
     if heading.isdigit() and _is_setting(first):
-        return {first: heading}
+        return first, heading
     named, counted = NAME_VALUE.fullmatch(heading), VALUE_NAME.fullmatch(heading)
     name, value = named.groups() if named else counted.groups()[::-1] if counted else ("", "")
-    return {name.strip(): value} if _is_setting(name) else {"option": heading}
+    return (name.strip(), value) if _is_setting(name) else (_variant(heading) or "option", heading)
+
+
+def _variant(name: str) -> str:
+    """What a name is that of: weights, model, gpu; empty of anything else."""
+    slug = naming.slug(name)
+    if FORMAT.fullmatch(slug):
+        return "weights"
+    return "model" if SIZE.fullmatch(slug) else "gpu" if beside.is_device(name) else ""
 
 
 def _without_warm_up(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
@@ -180,7 +188,7 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
             continue
         out, clients = table.drop(columns=name), cells.str.extract(CLIENTS)[0]
         words = _words(out)
-        rate = next((column for column, word in words.items() if word in RATES), None)
+        rate = next((column for one in RATES for column, word in words.items() if word == one), None)
         if rate is not None:
             values = out.pop(rate)
             # Beside a number of clients a rate that is no total is of each of them.
@@ -188,13 +196,15 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
             out["prompt_tokens_per_s"] = values.where(prompt & of_all, "")
             out["decode_rate" if of_all else "request_tokens_per_s"] = values.where(answer, "")
             out["total_tokens_per_s"] = values.where(both, "")
-        lengths = bare.str.extract(r"(\d+)")[0].fillna("")
-        if "prompt_tokens" not in words.values():
-            out["prompt_tokens"] = lengths.where(prompt, cells.str.extract(DEPTH)[0].fillna(""))
-        if "output_tokens" not in words.values():
-            out["output_tokens"] = lengths.where(answer, "")
-        if clients.notna().any():
-            out["concurrency"] = clients.fillna("")
+        for column, word in words.items():
+            if word == "request_tokens_per_s":
+                out[column] = out[column].where(answer, "")
+        lengths, depth = bare.str.extract(r"(\d+)")[0].fillna(""), cells.str.extract(DEPTH)[0].fillna("")
+        stated = {"prompt_tokens": lengths.where(prompt, depth), "output_tokens": lengths.where(answer, "")}
+        stated |= {"depth_tokens": depth, "concurrency": clients.fillna("")}
+        for word, figures in stated.items():
+            if word not in words.values() and (figures != "").any():
+                out[word] = figures
         out["name"] = cells.where(~cells.eq(""), "test")
         notes.append(
             f"{name} says what each row measures: a rate of prompt tokens in {int(prompt.sum())}, of output "
@@ -215,7 +225,7 @@ def _categories(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
 def _long(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """A table with columns for each number format, model, device or other option (`7B`, `vLLM tok/s`) as one
     with a row for each."""
-    word, variants = _variants(table)
+    setting, variants = _variants(table)
     if not variants:
         return table
     columns = [column for of_one in variants.values() for column in of_one.values()]
@@ -230,47 +240,50 @@ def _long(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
             renamed[name] = "gpu" if devices > 0.5 else "model"
     parts = []
     for variant, of_one in variants.items():
-        part = table[others].rename(columns=renamed).assign(**{word: variant})
+        part = table[others].rename(columns=renamed).assign(**{setting: variant})
         parts.append(part.assign(**{heading: table[column] for heading, column in of_one.items()}))
     long = pd.concat(parts).sort_index(kind="stable")
     headings = list(next(iter(variants.values())))
     empty = long[headings].apply(lambda values: _texts(values).str.lower().isin(numerals.NOTHING))
     what = "tokens/s" if headings == [ALONE] else ", ".join(headings)
-    notes.append(f"The columns {', '.join(columns)} were read as {what} of that {word} each.")
+    notes.append(f"The columns {', '.join(columns)} were read as {what} of that {setting} each.")
     return long[~empty.all(axis=1)].reset_index(drop=True)
 
 
 def _variants(table: pd.DataFrame) -> tuple[str, dict[str, dict[str, str]]]:
-    """(what the headings name: weights, model, gpu or option, {its name: {heading of a figure: column}}) of
-    a table that has the same figures of several, and no other figure; empty for any other table."""
+    """(setting, {its value: {heading of a figure: column}}) of a table that has the same figures of several
+    values of a setting, and no other figure; empty for any other table."""
     found: dict[str, dict[str, dict[str, str]]] = {}
     for column in table.columns:
-        if meaning(str(column)):
-            continue
-        words = str(column).split()
-        headed = ((" ".join(words[:k]), " ".join(words[k:])) for k in range(1, len(words)))
-        named = [(name, heading) for name, heading in headed if _is_figure(heading) and not statistic(name)]
-        name, heading = named[0] if named else (str(column), ALONE)
-        word = _variant(name) or ("option" if named else "")
-        if word:
-            found.setdefault(word, {}).setdefault(name, {})[heading] = column
-    for word, variants in found.items():
+        setting, value, heading = _headed(str(column))
+        found.setdefault(setting, {}).setdefault(value, {})[heading] = column
+    found.pop("", None)
+    for setting, variants in found.items():
         columns = [column for of_one in variants.values() for column in of_one.values()]
         figures = [
             name for name in table if name not in columns and _is_figure(name) and _numeric(table[name])
         ]
         alike = len({tuple(of_one) for of_one in variants.values()}) == 1
-        if len(variants) > 1 and alike and not figures and all(_numeric(table[name]) for name in columns):
-            return word, variants
+        numeric = all(_numeric(table[column]) for column in columns)
+        if len(variants) > 1 and alike and numeric and not figures:
+            return setting, variants
     return "", {}
 
 
-def _variant(name: str) -> str:
-    """What a part of a heading names: weights, model, gpu or nothing of these."""
-    slug = naming.slug(name)
-    if FORMAT.fullmatch(slug):
-        return "weights"
-    return "model" if SIZE.fullmatch(slug) else "gpu" if beside.is_device(name) else ""
+def _headed(column: str) -> tuple[str, str, str]:
+    """(setting, its value, heading of a figure) that a heading states together: `vLLM tok/s`, `Q8_0` or
+    `TTFT (ms) bs=8`; three empty texts of any other."""
+    words = [] if meaning(column) else column.split()
+    ends = [(" ".join(words[:k]), " ".join(words[k:])) for k in range(1, len(words))]
+    for name, heading, free in [(*one, True) for one in ends] + [(*one[::-1], False) for one in ends[::-1]]:
+        if _is_figure(heading):
+            setting, value = _stated(name.strip(AROUND))
+            # `Load time (s)` is no time of an answer by an option called Load.
+            free &= not statistic(name) and not _words([heading])[heading].startswith("e2e")
+            if free or setting != "option":
+                return setting, value, heading
+    alone = bool(words) and _variant(column)
+    return (alone, column, ALONE) if alone else ("", "", "")
 
 
 def _numeric(values: pd.Series) -> bool:

@@ -28,11 +28,15 @@ MEANS = {"prompt_tokens": "total_prompt_tokens", "output_tokens": "total_output_
 def matches(content: Content) -> bool:
     if content.is_json:
         return False
-    if measured(_meanings(content)):
-        return True
-    if len(content.header) < 2:
-        return False
-    beginning = _table(content, itertools.islice(content.rows(), FIRST_ROWS))
+    found = _meanings(content)
+    if measured(found) or len(content.header) < 2:
+        return measured(found)
+    return measured_once_obeyed(_table(content, itertools.islice(content.rows(), FIRST_ROWS)), content)
+
+
+def measured_once_obeyed(beginning: pd.DataFrame, content: Content) -> bool:
+    """Whether a table has something that a benchmark measures once each row is a load level or a request;
+    `beginning`: its first FIRST_ROWS rows."""
     return measured(meanings(row_kinds.obeyed(beginning, content.path.name)[0], {}))
 
 
@@ -159,9 +163,8 @@ def _converted(
             unknown[name] = word
         size = stated.fillna(1.0 if factor is None else factor)
         out[word], printed[word] = values * size, step * size.min()
-        spread = numerals.spreads(table[name]) if word.endswith("tokens_per_s") else None
-        if spread is not None:
-            out.setdefault("spread_tokens_per_s", spread)
+        if word in figures.OF_SYSTEM and (spread := numerals.spreads(table[name])) is not None:
+            out["spread_tokens_per_s"] = out.get("spread_tokens_per_s", spread).fillna(spread)
     read = pd.DataFrame(out, index=table.index)
     notes += figures.of_scopes(read, found, printed)
     for mean, total in MEANS.items():
