@@ -134,12 +134,12 @@ def on_host(rows: pd.DataFrame, table: pd.DataFrame) -> pd.Series:
 
 
 def waiting(rows: pd.DataFrame, table: pd.DataFrame) -> pd.Series:
-    """Which of `rows`, of several users, start together and do not fit whole, prompts and answers, in what an
-    engine takes of the memory: some wait, and how many is not said; `table`: their setups."""
+    """Which of `rows`, of several users, start together and take turns in a pipeline, or do not fit whole,
+    prompts and answers, in what engines take of the memory: how many run is not said; `table`: setups."""
     whole = table.assign(context=table["context"] + table["answer"] / 2)
     whole["memory_bytes"] *= TAKEN
     together = (rows["workload"] == "static_batch") & (table["users"] > 1)
-    return together & (step.outside(whole) > 0)
+    return together & ((step.outside(whole) > 0) | (table["split"] == "layers"))
 
 
 def depth(context: pd.Series) -> pd.Series:

@@ -12,6 +12,7 @@ import pytest
 from llm_measured.predict import (
     answer,
     backwards,
+    cases,
     columns,
     command,
     fit,
@@ -21,7 +22,7 @@ from llm_measured.predict import (
     question,
     step,
 )
-from llm_measured.published import lookup
+from llm_measured.published import build, lookup
 
 RTX = {"accelerator": "RTX 4090", "model": "Llama-3.1-8B", "weights_format": "Q4_K_M", "engine": "llama.cpp"}
 
@@ -190,10 +191,10 @@ def test_more_users_get_less_each_and_more_together(changes):
     assert (np.diff(rates[1:]) <= 1e-9).all() and rates[1] < 1.05 * rates[0] and rates[-1] < 0.7 * rates[0]
     # All together get more, until what each adds fills the machine; where the two fits meet they may part.
     together = rates * users
-    assert (together >= 0.74 * np.maximum.accumulate(together)).all() and together[-1] > 1.5 * together[0]
+    assert (together >= 0.73 * np.maximum.accumulate(together)).all() and together[-1] > 1.4 * together[0]
     longer = table.assign(prompt=4 * table["prompt"])
     slower = 1 / answer.interval(longer)["seconds"].to_numpy()
-    assert slower[0] == pytest.approx(rates[0]) and (slower <= rates * (1 + 1e-9)).all()
+    assert slower[0] == pytest.approx(rates[0]) and (slower <= rates * 1.02).all()
     assert slower[-1] < 0.8 * rates[-1]
 
 
@@ -387,6 +388,14 @@ def test_many_users_are_compared_with_many_users():
     assert (found.near["users"] > 1).all() and found.near["users"].between(8, 512).any()
     assert (found.exact["users"] > 64 / 1.5).all() and (found.exact["users"] < 64 * 1.5).all()
     assert (answer.one(H100).near["users"] == 1).all() and (answer.one(H100).exact["users"] == 1).all()
+
+
+def test_a_batch_that_takes_turns_in_a_pipeline_or_waits_is_no_case():
+    rows = build.table()
+    rows = rows[(rows["source"] == "argonne-llm-inference-bench") & (rows["accelerators"] == 4)]
+    pipelines = rows[rows["pp"] == 4]
+    assert (pipelines["batch"] > 1).sum() == 7 and set(cases.cases(pipelines)["users"]) == {1}
+    assert cases.cases(rows[rows["tp"] == 4])["users"].max() == 64
 
 
 def test_every_source_is_in_the_proof_with_both_naive_answers():
