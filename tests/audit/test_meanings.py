@@ -11,7 +11,7 @@ import pytest
 import llm_measured.audit
 from bench.paths import ROOT
 from llm_measured.audit import catalog, importers
-from llm_measured.audit.importers import bounds, content, numerals, own
+from llm_measured.audit.importers import content, numerals, own, stream
 from llm_measured.audit.quantities import meaning
 
 SAMPLES = ROOT / "data" / "audits" / "samples"
@@ -67,7 +67,7 @@ def test_a_large_json_is_read_in_a_stream_like_a_small_one(monkeypatch):
     streamed = importers.read(SAMPLES / "vllm-bench-serve.json")
     numbers = ["ttft_s", "e2e_s", "itl_s", "gaps", "output_tokens", "sent_s"]
     assert np.allclose(whole.requests[numbers], streamed.requests[numbers])
-    monkeypatch.setattr(bounds, "ITEMS", 10)
+    monkeypatch.setattr(stream, "ITEMS", 10)
     cut = importers.read(SAMPLES / "vllm-bench-serve.json")
     assert len(cut.requests) == 10 and "first 10 items" in cut.notes[0][1]
 

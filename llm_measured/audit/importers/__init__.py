@@ -5,8 +5,8 @@ A module has TOOL (its name), `matches(content)` and `load(content, file)`, wher
 the parsed JSON, the JSON lines, or the lines of text.
 """
 
-import difflib
 import itertools
+from difflib import get_close_matches
 from pathlib import Path
 
 from llm_measured.audit import frame, quantities
@@ -23,7 +23,6 @@ from llm_measured.audit.importers import (
     vllm,
 )
 from llm_measured.audit.importers.content import Content
-from llm_measured.core import naming
 
 # In the order in which they are tried: the more particular first.
 MODULES = vllm, declared, aiperf, llama_bench, own, older, tables, json_words
@@ -102,17 +101,16 @@ def _unknown(content: Content) -> str:
 
 
 def _nearest(content: Content) -> str:
-    """The names of the file that come closest to a word, with it; empty where none does."""
-    names = list(content.header) if not content.is_json and not content.tables else []
-    if content.is_json and isinstance(content.json, dict):
-        names = list(content.json)
-    slugs = {naming.slug(str(name)).replace("-", "_"): str(name) for name in names[:200]}
-    pairs = (
-        (slugs[own], near[0])
-        for own in slugs
-        if (near := difflib.get_close_matches(own, quantities.names(), 1, 0.75))
+    """The names of the file that mean nothing and come closest to one that does, with it; empty where none
+    does."""
+    names = content.header if not content.is_json and not content.tables else []
+    names = [*content.json] if isinstance(content.json, dict) else names
+    unknown = (str(name) for name in names[:200] if not quantities.meaning(str(name)))
+    near = (
+        (name, get_close_matches(quantities.snaked(name), quantities.names(), 1, 0.75)) for name in unknown
     )
-    return ", ".join(f"{own[:30]} is like {near}" for own, near in itertools.islice(pairs, 3))
+    pairs = (f"{name[:30]} is like {found[0]}" for name, found in near if found)
+    return ", ".join(itertools.islice(pairs, 3))
 
 
 def _loaded(module, content, name):

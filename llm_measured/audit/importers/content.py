@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from llm_measured.audit.importers import text_tables
+from llm_measured.audit.importers import stream, text_tables
 from llm_measured.core.definitions import Fields, Value
 
 WHOLE_BYTES = 16 << 20  # a file of JSON up to this size is parsed whole
@@ -118,9 +118,7 @@ class Content:
                 return [self._yaml()]
             if self.bytes <= WHOLE_BYTES:
                 return self._whole()
-            from llm_measured.audit.importers.stream import parse  # only large files need its library
-
-            return parse(self.path, self.notes)
+            return stream.parse(self.path, self.notes)
         except RecursionError:
             raise ValueError(
                 f"{self.path.name} is nested too deep for a benchmark's result; it was not read."

@@ -1,4 +1,5 @@
-"""Tools whose JSON says each figure at a path of its own: tools.csv has a row for each.
+"""Tools whose JSON says each figure at a path of its own: tools.csv has a row for each, as for the figures of
+llama-bench and `vllm bench`.
 
 `path` is looked up in the object of a level, else in the whole file; a number in it is a place in a list. Of
 several rows of one column the first that is there counts; of several paths in one row texts are joined, and

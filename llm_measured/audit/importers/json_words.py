@@ -84,11 +84,8 @@ def _listed(found: Fields) -> dict[str, list[Fields]]:
         for key, value in found.items()
         if isinstance(value, list) and value and isinstance(value[0], dict)
     }
-    if not lists:
-        return {}
-    longest = max(lists, key=lambda key: len(lists[key]))
-    usual = set(lists[longest][0])
-    return {key: part for key, part in lists.items() if key == longest or _same(usual, set(part[0]))}
+    usual = set(max(lists.values(), key=len, default=[()])[0])
+    return {key: part for key, part in lists.items() if _same(usual, set(part[0]))}
 
 
 def _alike(found: Fields) -> dict[str, list[Fields]]:
@@ -116,11 +113,14 @@ def flat(row: Fields) -> Fields:
         for path, value in beside.leaves(row, DEPTH, 0)
         if isinstance(value, int | float | str) and not isinstance(value, bool)
     ]
-    said = [(path[:-1], value) for path, value in found if path[1:] and path[-1] == "unit"]
-    units = {around: f"_{unit}" for around, unit in said if isinstance(unit, str)}
+    units = {
+        path[:-1]: f"_{unit}" for path, unit in found if path[1:] and (path[-1], type(unit)) == ("unit", str)
+    }
     out: Fields = {}
     for path, value in found[:COLUMNS]:
         around, name = path[:-1], path[-1]
+        if name == "unit" and around in units:
+            continue
         unit = units.get(around, "") if name == "value" or not isinstance(value, str) else ""
         out[PREFIX.sub("", "_".join(around if around and name == "value" else path) + unit)] = value
     return out

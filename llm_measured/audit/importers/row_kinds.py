@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from llm_measured.audit import quantities
+from llm_measured.audit import catalog, quantities
 from llm_measured.audit.importers import beside, numerals
 from llm_measured.audit.quantities import is_measured, meaning, says, snaked, statistic
 from llm_measured.core import naming
@@ -23,8 +23,9 @@ WITH_TIME = re.compile(r"[\d.,]+ ?(s|ms|us|ns)")
 MOSTLY = 0.6  # of the cells from which a column or a row of names counts as what it looks like
 # A heading that states a setting: `C=8`, `batch 4`, `16 users`.
 NAME_VALUE, VALUE_NAME = re.compile(r"(\D+?)[\s=:]*(\d+)"), re.compile(r"(\d+)\s*(\D+)")
-FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
+FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-(?!kv)[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
 SIZE = re.compile(r"\d+(\.\d+)?b(-a\d+(\.\d+)?b)?")
+OF_ASKED = re.compile(r"^(\d+) ?(?:/|of) ?(\d+)$")
 AROUND = " ()[]@:,-–"
 ALONE = "tokens_per_s"  # what a column is of whose heading names a format, a model or a device alone
 
@@ -33,7 +34,7 @@ def obeyed(table: pd.DataFrame, file: str) -> tuple[pd.DataFrame, list[str]]:
     """(a table of texts in which each row is a load level or a request, sentences about what was changed);
     ValueError for a table of the `file` whose numbers count nothing that is known."""
     notes: list[str] = []
-    for change in (_turned, _without_warm_up, _statistics_in_columns, _tests, _categories, _long):
+    for change in (_shares, _turned, _without_warm_up, _statistics_in_columns, _tests, _categories, _long):
         table = change(table, notes)
     return _with_unit_columns(table, file), notes
 
@@ -56,15 +57,23 @@ def _are(word: str, cells: pd.Series) -> pd.Series:
     return cells.map({cell: says(word, cell) for cell in set(cells)}).astype(bool)
 
 
+def _shares(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """A table that says `19/20` of its requests with a column of those that succeeded and one of all."""
+    for name, word in _words(table).items():
+        if word not in ("succeeded", "requests"):
+            continue
+        parts = _texts(table[name]).str.extract(OF_ASKED)
+        if parts.notna().all(axis=None):
+            return table.drop(columns=name).assign(**{"successful_requests": parts[0], "asked": parts[1]})
+    return table
+
+
 def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """A table whose first column names metrics, with a row for each of its other columns."""
-    if len(table.columns) < 2 or not len(table):
-        return table
     first, *others = table.columns
-    # A name that is left out is the one above it.
-    cells = list(_texts(table[first]).replace("", pd.NA).ffill().fillna(""))
-    beside_name = [WITH_TIME.fullmatch(str(value)) for value in table[others[-1]]]
-    cells = [f"{cell} ({unit[1]})" if unit else cell for cell, unit in zip(cells, beside_name)]
+    if not others or not len(table):
+        return table
+    cells = _metrics(table)
     # What is measured or counted, and no name of a model or device.
     of_rows = [cell for cell in cells if _words([cell]).get(cell, "gpu") not in ("model", "gpu")]
     of_columns = [word for word in _words(others).values() if word not in ("model", "gpu")]
@@ -84,6 +93,14 @@ def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         shown = ", ".join(str(c)[:30] for c in others[:6])
         notes += [f"Each column was read as a load level: {shown}."] if len(rows) > 1 else []
     return pd.DataFrame(rows) if rows else table
+
+
+def _metrics(table: pd.DataFrame) -> list[str]:
+    """The texts of the first column, each with the unit of time that stands beside the last column's number;
+    one that is left out is the one above it."""
+    names = _texts(table.iloc[:, 0]).replace("", pd.NA).ffill().fillna("")
+    units = (WITH_TIME.fullmatch(str(value)) for value in table.iloc[:, -1])
+    return [f"{name} ({unit[1]})" if unit else name for name, unit in zip(names, units)]
 
 
 def _levels_of_statistics(table: pd.DataFrame, cells: list[str], statistics: dict) -> list[dict]:
@@ -126,15 +143,18 @@ def _stated(heading: str, first: str = "") -> tuple[str, str]:
         return first, heading
     named, counted = NAME_VALUE.fullmatch(heading), VALUE_NAME.fullmatch(heading)
     name, value = named.groups() if named else counted.groups()[::-1] if counted else ("", "")
-    return (name.strip(), value) if _is_setting(name) else (_variant(heading) or "option", heading)
+    name = name.strip().lower()
+    for called in (name, f"{name}s" if len(name) > 2 else ""):  # `1 user`, and no `7B` as batch sizes
+        if _is_setting(called):
+            return called, value
+    return _variant(heading) or "option", heading
 
 
 def _variant(name: str) -> str:
-    """What a name is that of: weights, model, gpu; empty of anything else."""
-    slug = naming.slug(name)
-    if FORMAT.fullmatch(slug):
+    """What a name is that of: weights, gpu, model; empty of anything else."""
+    if FORMAT.fullmatch(naming.slug(name)):
         return "weights"
-    return "model" if SIZE.fullmatch(slug) else "gpu" if beside.is_device(name) else ""
+    return "gpu" if beside.is_device(name) else "model" if catalog.model(name) else ""
 
 
 def _without_warm_up(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
@@ -280,10 +300,13 @@ def _headed(column: str) -> tuple[str, str, str]:
             setting, value = _stated(name.strip(AROUND))
             # `Load time (s)` is no time of an answer by an option called Load.
             free &= not statistic(name) and not _words([heading])[heading].startswith("e2e")
-            if free or setting != "option":
-                return setting, value, heading
-    alone = bool(words) and _variant(column)
-    return (alone, column, ALONE) if alone else ("", "", "")
+            if free or heading.endswith("@") or setting != "option":
+                return setting, value, heading.rstrip(" @")
+    alone = _variant(column) if words else ""
+    # Under names of models stand points of their answers as often as tokens/s.
+    if not alone or (alone == "model" and not SIZE.fullmatch(naming.slug(column))):
+        return "", "", ""
+    return alone, column, ALONE
 
 
 def _numeric(values: pd.Series) -> bool:

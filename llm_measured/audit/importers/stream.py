@@ -4,10 +4,15 @@ long arrays are cut."""
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_measured.audit.importers import bounds
 from llm_measured.core.definitions import Value
 
 DEPTH = 60
+TEXT_CHARS = 500  # of a text that are kept
+ITEMS = 50_000  # of an array of objects
+NAMES = 10_000  # of an object
+VALUES = 4_000_000  # of a file in all
+# Names that no importer reads and whose values would fill the memory.
+SKIPPED = set("request_args info pdf percentile_cis mean_ci responses tool_calls raw_response".split())
 BEGINS, ENDS = ("start_map", "start_array"), ("end_map", "end_array")
 
 
@@ -40,9 +45,9 @@ def parse(path: Path, notes: list[str]) -> list:
                     inside.pop()
                 elif event == "map_key":
                     key = value[:200]
-                elif isinstance(top, Numbers) or isinstance(top, dict) and key in bounds.SKIPPED:
+                elif isinstance(top, Numbers) or isinstance(top, dict) and key in SKIPPED:
                     skip = int(event in BEGINS)
-                elif len(top) >= (bounds.NAMES if isinstance(top, dict) else bounds.ITEMS):
+                elif len(top) >= (NAMES if isinstance(top, dict) else ITEMS):
                     skip, cut = int(event in BEGINS), True
                 else:
                     made = _begun(event, value, bool(inside) and isinstance(top, list))
@@ -52,18 +57,16 @@ def parse(path: Path, notes: list[str]) -> list:
                         top.append(made)
                     inside += [made] if event in BEGINS else []
                     values += 1
-                    if values > bounds.VALUES:
-                        raise ValueError(
-                            f"it holds more than {bounds.VALUES:,} values that no known format has"
-                        )
+                    if values > VALUES:
+                        raise ValueError(f"it holds more than {VALUES:,} values that no known format has")
                     if len(inside) > DEPTH:
                         raise ValueError("nested too deep")
         except ijson.JSONError as error:
             raise ValueError(str(error)) from None
     if cut:
         notes.append(
-            f"The file is large: of each list the first {bounds.ITEMS:,} items were read, of each object "
-            f"the first {bounds.NAMES:,} names."
+            f"The file is large: of each list the first {ITEMS:,} items were read, of each object "
+            f"the first {NAMES:,} names."
         )
     return roots
 
@@ -75,7 +78,7 @@ def _begun(event: str, value: Value, listed: bool) -> Value:
         return {}
     if event == "start_array":
         return Numbers() if listed else []
-    return value[: bounds.TEXT_CHARS] if isinstance(value, str) else value
+    return value[:TEXT_CHARS] if isinstance(value, str) else value
 
 
 def summary(values: object) -> tuple[int, float]:

@@ -14,9 +14,9 @@ import pandas as pd
 
 from llm_measured.audit import frame, quantities
 from llm_measured.audit.importers import figures, numerals, row_kinds, rows, units
-from llm_measured.audit.importers.bounds import TEXT_CHARS
 from llm_measured.audit.importers.content import Content
 from llm_measured.audit.importers.figures import Meanings
+from llm_measured.audit.importers.stream import TEXT_CHARS
 from llm_measured.audit.quantities import kind, meaning, says
 from llm_measured.core import naming
 
@@ -103,10 +103,7 @@ def audited(
 ) -> frame.Audited:
     """`frame.Audited` of a table of texts whose columns mean `found` (name -> word, factor); `of_levels`: its
     rows are load levels, whatever they look like."""
-    # A column of such a name that names no scope is another one.
-    for name in [name for name, (word, _) in found.items() if word == "scope"]:
-        if table[name].map(quantities.scope).isna().all():
-            found = {other: meant for other, meant in found.items() if other != name}
+    found = {name: meant for name in found if (meant := _borne_out(table[name], found[name]))}
     placed = _placed(table, found, file)
     read, notes, printed = _converted(table, found, decimal_comma)
     read, said = figures.settle(read, found)
@@ -140,7 +137,6 @@ def _converted(
 ) -> tuple[pd.DataFrame, list[str], dict[str, float]]:
     """(the table in words and units of the frame, notes about what had to be guessed, {column: the step in
     which it is printed})."""
-    found = {name: _counting(table[name], meant) for name, meant in found.items()}
     of_kind = {name: kind(word) for name, (word, _) in found.items()}
     told = {name: found[name][0] for name, one in of_kind.items() if one in ("text", "noted")}
     settings = [_setting(name, table[name]) for name, one in of_kind.items() if one == "setting"]
@@ -178,14 +174,17 @@ def _converted(
     return read, notes, printed
 
 
-def _counting(values: pd.Series, meant: tuple) -> tuple:
-    """What a column means, where one of successes counts them: it has numbers that are no 0, 1 or HTTP's
-    200."""
+def _borne_out(values: pd.Series, meant: tuple) -> tuple | None:
+    """What a column means by its name and its cells: none of a scope that names none, of successes that are
+    shares, and their number where they are numbers but 0, 1 and HTTP's 200."""
+    if meant[0] == "scope":
+        return None if values.map(quantities.scope).isna().all() else meant
     if meant[0] != "succeeded":
         return meant
     numbers = pd.to_numeric(values, errors="coerce").dropna()
     counts = len(numbers) > 0.5 * len(values) and not numbers.isin([0, 1, 200]).all()
-    return ("requests", 1) if counts else meant
+    shares = values.astype(str).str.contains("%").any()
+    return ("requests", 1) if counts else None if shares else meant
 
 
 def _texts(table: pd.DataFrame, words: dict[str, str]) -> dict[str, Any]:
