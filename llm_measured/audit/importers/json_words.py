@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from llm_measured.audit import frame
-from llm_measured.audit.importers import beside, tables
+from llm_measured.audit import frame, quantities
+from llm_measured.audit.importers import beside, row_kinds, tables
 from llm_measured.audit.importers.content import Content
 from llm_measured.core.definitions import Fields, Value
 
@@ -74,7 +74,19 @@ def rows(found: Value, depth: int = 0) -> list[Fields]:
     if not inside:
         return [beside]
     named = len(inside) > 1
-    return [beside | ({"name": key} if named else {}) | row for key, part in inside.items() for row in part]
+    return [
+        beside | (_called(key, beside | row) if named else {}) | row
+        for key, part in inside.items()
+        for row in part
+    ]
+
+
+def _called(name: str, row: Fields) -> Fields:
+    """The name of a row, and the setting that it states (`conc_8`) where the row does not."""
+    setting, value = row_kinds.stated(name)
+    known = [meant[0] for other in row if (meant := quantities.meaning(other))]
+    silent = setting == "option" or (quantities.meaning(setting) or ("",))[0] in known
+    return {"name": name} | ({} if silent else {setting: value})
 
 
 def _listed(found: Fields) -> dict[str, list[Fields]]:

@@ -124,9 +124,9 @@ def _levels_of_columns(table: pd.DataFrame, cells: list[str], columns: list) -> 
     rows = []
     for column in columns:
         row = dict(zip(cells, table[column], strict=True))
-        stated = [] if says("result", column) else [_stated(str(column), table.columns[0])]
+        heading = [] if says("result", column) else [stated(str(column), table.columns[0])]
         if any(str(value).strip() for value in row.values()):
-            rows.append(dict(stated) | row)
+            rows.append(dict(heading) | row)
     return rows
 
 
@@ -136,14 +136,14 @@ def _is_setting(name: str) -> bool:
     return known is not None and known.setting and not known.told
 
 
-def _stated(heading: str, first: str = "") -> tuple[str, str]:
+def stated(heading: str, first: str = "") -> tuple[str, str]:
     """(setting, its value) that a heading states: `C=8`, `8 users`, a number alone below the setting `first`,
     a number format, a size of a model or a device; else it is an option."""
     if heading.isdigit() and _is_setting(first):
         return first, heading
     named, counted = NAME_VALUE.fullmatch(heading), VALUE_NAME.fullmatch(heading)
     name, value = named.groups() if named else counted.groups()[::-1] if counted else ("", "")
-    name = name.strip().lower()
+    name = name.strip(" _").lower()
     for called in (name, f"{name}s" if len(name) > 2 else ""):  # `1 user`, and no `7B` as batch sizes
         if _is_setting(called):
             return called, value
@@ -220,9 +220,9 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
             if word == "request_tokens_per_s":
                 out[column] = out[column].where(answer, "")
         lengths, depth = bare.str.extract(r"(\d+)")[0].fillna(""), cells.str.extract(DEPTH)[0].fillna("")
-        stated = {"prompt_tokens": lengths.where(prompt, depth), "output_tokens": lengths.where(answer, "")}
-        stated |= {"depth_tokens": depth, "concurrency": clients.fillna("")}
-        for word, figures in stated.items():
+        made = {"prompt_tokens": lengths.where(prompt, depth), "output_tokens": lengths.where(answer, "")}
+        made |= {"depth_tokens": depth, "concurrency": clients.fillna("")}
+        for word, figures in made.items():
             if word not in words.values() and (figures != "").any():
                 out[word] = figures
         out["name"] = cells.where(~cells.eq(""), "test")
@@ -239,7 +239,12 @@ def _categories(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     if "name" in _words(table).values():
         return table
     named = [c for c in table if says("category", c) and 1 < table[c].nunique()]
-    return table.rename(columns={named[0]: "name"}) if named else table
+    if not named:
+        return table
+    # A data set stays one besides.
+    return (
+        table.assign(name=table[named[0]]) if meaning(named[0]) else table.rename(columns={named[0]: "name"})
+    )
 
 
 def _long(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
@@ -297,7 +302,7 @@ def _headed(column: str) -> tuple[str, str, str]:
     ends = [(" ".join(words[:k]), " ".join(words[k:])) for k in range(1, len(words))]
     for name, heading, free in [(*one, True) for one in ends] + [(*one[::-1], False) for one in ends[::-1]]:
         if _is_figure(heading):
-            setting, value = _stated(name.strip(AROUND))
+            setting, value = stated(name.strip(AROUND))
             # `Load time (s)` is no time of an answer by an option called Load.
             free &= not statistic(name) and not _words([heading])[heading].startswith("e2e")
             if free or heading.endswith("@") or setting != "option":
