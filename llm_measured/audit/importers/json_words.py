@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from llm_measured.audit import frame, quantities
-from llm_measured.audit.importers import beside, row_kinds, tables
+from llm_measured.audit.importers import beside, headings, tables
 from llm_measured.audit.importers.content import Content
 from llm_measured.core.definitions import Fields, Value
 
@@ -83,7 +83,7 @@ def rows(found: Value, depth: int = 0) -> list[Fields]:
 
 def _called(name: str, row: Fields) -> Fields:
     """The name of a row, and the setting that it states (`conc_8`) where the row does not."""
-    setting, value = row_kinds.stated(name)
+    setting, value = headings.stated(name)
     known = [meant[0] for other in row if (meant := quantities.meaning(other))]
     silent = setting == "option" or (quantities.meaning(setting) or ("",))[0] in known
     return {"name": name} | ({} if silent else {setting: value})
