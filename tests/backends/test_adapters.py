@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from builders import make_rows
@@ -368,6 +369,13 @@ def test_vllm_is_given_as_many_blocks_as_are_declared(checkpoint):
     assert "--no-enable-prefix-caching" in switches and "--num-gpu-blocks-override" not in chosen
     with pytest.raises(ValueError, match="vLLM needs a cache of 512 tokens or more"):
         vllm_server.blocks(replace(WANTED, cache_tokens=256), 32)
+
+
+def test_vllm_has_room_for_the_longest_prompt_of_the_study_and_its_answer():
+    asked = [each["parameters"].get("prompt_lengths", "0") for each in inputs.study()["experiments"].values()]
+    longest = max(int(tokens) for lengths in asked for tokens in lengths.split())
+    roomy = SimpleNamespace(config={"max_position_embeddings": 32768})
+    assert longest == 4096 and vllm_server.context(roomy) >= 4096 + 128
 
 
 @pytest.mark.parametrize("blocks", [65, 64])

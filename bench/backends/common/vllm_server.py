@@ -13,7 +13,9 @@ from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.servers import ServerSpec
 
 CACHE_SAYS, SAID = re.compile(r"vllm:cache_config_info\{([^}]*)\}"), re.compile(r'(\w+)="([^"]*)"')
-CONTEXT_TOKENS = 4096  # prompt and answer together; a model's full context would reserve a KV cache for it
+# Prompt and answer together: the longest prompt of study.yaml has 4,096. A model's full context would reserve a
+# KV cache for it.
+CONTEXT_TOKENS = 8192
 # On CPUs: 128 requests of 576 tokens of a model of 135M parameters at once; on GPUs vLLM takes what is left.
 KV_CACHE_BYTES = 5 * 2**29
 # On a GPU vLLM 0.26 does not start without FlashInfer (its sampler for top-k and top-p) unless it is set not
