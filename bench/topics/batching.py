@@ -118,19 +118,23 @@ def _narrow_caches(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return what a KV cache in fewer bits changes against the same option with one in 16 bits.
 
     Runs of one number are compared, which are of one round. Columns `keys`; kv_pace (TPOT with 16 bits over
-    that with fewer, mean over rounds) and its interval; same_tokens (share of positions with the same token,
-    mean over rounds).
+    that with fewer) and kv_wait (TTFT with fewer bits over that with 16), means over rounds, with their
+    intervals; same_tokens (share of positions with the same token, mean over rounds).
     """
-    answers = rows.loc[rows["error"] == "", ["run_id", *keys, "prompt", "tpot_s", "output_ids"]]
+    answers = rows.loc[rows["error"] == "", ["run_id", *keys, "prompt", "ttft_s", "tpot_s", "output_ids"]]
     answers = answers.assign(round=answers["run_id"].str.split("-").str[-1])
     narrow = answers[answers["option"].str.contains(KV_CACHE)]
     narrow = narrow.assign(narrow=narrow["option"], option=narrow["option"].str.split(KV_CACHE).str[0])
     same = [*keys, "prompt", "round"]
     both = narrow.merge(answers, on=same, suffixes=("", "_16_bits")).drop(columns="option")
-    both = both.rename(columns={"narrow": "option"}).assign(kv_pace=both["tpot_s_16_bits"] / both["tpot_s"])
+    both = both.rename(columns={"narrow": "option"}).assign(
+        kv_pace=both["tpot_s_16_bits"] / both["tpot_s"], kv_wait=both["ttft_s"] / both["ttft_s_16_bits"]
+    )
     pairs = zip(both["output_ids"], both["output_ids_16_bits"], strict=True)
     shares = [quality.agreement(quality.token_ids(ids), quality.token_ids(wide)) for ids, wide in pairs]
     both = both.assign(same_tokens=pd.Series(shares, both.index, dtype=float))
-    pace = estimates.half_widths(estimates.within_runs(both, keys, "kv_pace"), "kv_pace").drop(columns="runs")
-    agreed = both.groupby(keys, as_index=False)["same_tokens"].mean()
-    return agreed.merge(pace.astype(rows[keys].dtypes.to_dict()), "left", keys)
+    found = both.groupby(keys, as_index=False)["same_tokens"].mean()
+    for name in ("kv_pace", "kv_wait"):
+        ratio = estimates.half_widths(estimates.within_runs(both, keys, name), name).drop(columns="runs")
+        found = found.merge(ratio.astype(rows[keys].dtypes.to_dict()), "left", keys)
+    return found

@@ -3,9 +3,11 @@
 `METRICS` is filled by `llm_measured/core/metrics.py`, where each metric is declared once.
 """
 
+import csv
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 # What a cell or a field holds that was read from a file: a schema says of which type it is, Python cannot.
@@ -67,6 +69,25 @@ class Column:
     def axis(self) -> str:
         """The title with its unit, as a figure's axis has it: `TTFT, ms`."""
         return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+def declared(module: str, file: str) -> list[Column]:
+    """Return the columns that a CSV `file` beside the Python file `module` declares, a line each, in order.
+
+    Its own columns are fields of Column: `choices` stand between |, `stored` is yes or no.
+    """
+    found = []
+    with open(Path(module).with_name(file), newline="", encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            found.append(Column(**{name: _FIELDS.get(name, str)(text) for name, text in row.items()}))
+    return found
+
+
+_FIELDS: dict[str, Callable[[str], Value]] = {
+    "since": int,
+    "stored": {"yes": True, "no": False}.__getitem__,
+    "choices": lambda text: tuple(filter(None, text.split("|"))),
+}
 
 
 def declare(name: str, meaning: str, formula: str = "", **known: Any) -> Column:

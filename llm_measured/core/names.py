@@ -1,9 +1,9 @@
 """Read accelerators, models, number formats and engines as people write them.
 
 One parser for the audit, the published rows, the predictor and the study. Tables come first
-(accelerators.csv, devices.csv, models.csv, model_tags.csv, formats.csv), rules second, a size in the name
-last. What a text may mean besides is returned too: two candidates are two candidates. A text that names
-nothing known is an `UnknownName`, which lists the nearest names.
+(accelerators.csv, devices.csv, models.csv, model_tags.csv, formats.csv, engines.csv), rules second, a size in
+the name last. What a text may mean besides is returned too: two candidates are two candidates. A text that
+names nothing known is an `UnknownName`, which lists the nearest names.
 """
 
 from __future__ import annotations
@@ -538,11 +538,6 @@ PUBLISHED_IN = [
         "FP8",
     ),
 ]
-# Engines that take a checkpoint as it is published, in 16 bits, where nobody says otherwise.
-SIXTEEN_BIT_ENGINES = {
-    "vllm", "transformers", "tensorrt-llm", "sglang", "tgi", "deepspeed", "gpt-fast", "lmdeploy",
-    "fastertransformer",
-}  # fmt: skip
 
 
 def number_format(text: str, model: str = "", engine: str = "") -> Format:
@@ -573,7 +568,7 @@ def _number_format(text: str, model: str, engine: str) -> Format:
     if of_name:
         return of_name
     published_in = next((name for pattern, name in PUBLISHED_IN if pattern.search(slug(model))), None)
-    if published_in or engine in SIXTEEN_BIT_ENGINES:
+    if published_in or engine in _taking_16_bits():
         return replace(_format_named(published_in or "BF16"), assumed=True)
     why = "No number format of the weights is stated; write Q4_K_M, int4, fp8, bf16 or the like."
     raise UnknownName("number format", text, [], why)
@@ -625,58 +620,19 @@ def _read_format(text: str) -> Format | None:
     return None
 
 
+@cache
+def _taking_16_bits() -> set[str]:
+    """Engines that take a checkpoint as it is published, in 16 bits, where nobody says otherwise."""
+    engines = hardware.table("engines")
+    return {*engines.loc[engines["takes_16_bits"] == "yes", "engine"]}
+
+
 def _format_named(name: str) -> Format:
     return next(format_ for _, format_ in _format_rules() if format_.name == name)
 
 
 # --- engines --------------------------------------------------------------------------------------------
 
-# The first pattern that a name fits decides: (engine, family of engines whose kernels it runs, pattern).
-ENGINES = [
-    # Engines that have the name of another in theirs and none of its kernels.
-    ("ktransformers", "ktransformers", r"ktransformers"),
-    ("xfastertransformer", "xfastertransformer", r"xfastertransformer"),
-    ("executorch", "executorch", r"execu?torch"),
-    ("torchao", "gpt-fast", r"torch-?(ao|tune|chat)"),
-    ("ollama", "llama.cpp", r"ollama"),
-    ("lm studio mlx", "mlx", r"lm-?studio.*mlx"),
-    ("lm studio", "llama.cpp", r"lm-?studio"),
-    ("llamafile", "llama.cpp", r"llamafile|localscore"),
-    ("vllm-mlx", "mlx", r"vllm-mlx"),
-    ("mlx", "mlx", r"mlx"),
-    ("mlc", "mlc", r"(^|-)mlc"),
-    ("llama.rn", "llama.cpp", r"llama-rn"),
-    ("ctransformers", "llama.cpp", r"ctransformers"),
-    (
-        "llama.cpp",
-        "llama.cpp",
-        r"llama-?cpp|llama-(bench|server|cli)|ggml|gguf|kobold|lemonade|unsloth-studio|docker-model-runner|"
-        r"(^|-)jan(-ai)?$|gpt4all",
-    ),
-    ("fastertransformer", "fastertransformer", r"faster-?transformer|megatron"),
-    ("ctranslate2", "ctranslate2", r"ctranslate"),
-    ("neuronx", "neuronx", r"neuron"),
-    ("tensorrt-llm", "tensorrt-llm", r"tensorrt|trt-?llm|optimum-nvidia|(^|-)trt"),
-    ("sglang", "sglang", r"sglang"),
-    ("vllm", "vllm", r"vllm|aphrodite"),
-    ("lmdeploy", "lmdeploy", r"lmdeploy|turbomind"),
-    ("tgi", "tgi", r"(^|-)tgi|text-generation-inference"),
-    ("exllama", "exllama", r"ex-?llama|exl[23]|tabby"),
-    ("autoawq", "autoawq", r"auto-?awq"),
-    ("deepspeed", "deepspeed", r"deep-?speed|^ds-"),
-    ("gpt-fast", "gpt-fast", r"gpt-?fast"),
-    ("onnxruntime", "onnxruntime", r"onnx|(^|-)ort(-|$)"),
-    ("openvino", "openvino", r"openvino"),
-    ("litert-lm", "litert-lm", r"lite-?rt"),
-    ("core ml", "core ml", r"core-?(ml|ai)|apple-fm"),
-    ("autogptq", "transformers", r"auto-?gptq"),
-    ("bitsandbytes", "transformers", r"bitsandbytes|(^|-)bnb"),
-    (
-        "transformers",
-        "transformers",
-        r"transformers|(^|-)hf(-|$)|hugging|fastchat|accelerate|^(py)?torch(?!-?[a-z])|pipelines|lightning",
-    ),
-]
 # Sets of kernels that llama.cpp has besides a vendor's own.
 BACKENDS = [
     ("vulkan", r"vulkan|radv|amdvlk"),
@@ -696,12 +652,11 @@ def engine(text: str) -> Engine:
         return Engine("any", "any")
     version = VERSION.search(str(text)[:NAME_CHARS].lower())
     stated = next((group for group in version.groups() if group), None) if version else None
-    for name, family, pattern in ENGINES:
-        if re.search(pattern, plain):
-            backend = (
-                next((b for b, p in BACKENDS if re.search(p, plain)), None) if family == "llama.cpp" else None
-            )
-            return Engine(name, family, backend, stated)
+    for rule in hardware.table("engines").itertuples():
+        if re.search(rule.pattern, plain):
+            backends = BACKENDS if rule.family == "llama.cpp" else []
+            backend = next((name for name, pattern in backends if re.search(pattern, plain)), None)
+            return Engine(rule.engine, rule.family, backend, stated)
     return Engine(plain, plain, None, stated)
 
 
@@ -720,7 +675,7 @@ def title(text: str) -> dict[str, str]:
     model_words = []
     for word in rest:
         read = engine(word)
-        if "engine" not in parts and any(read.name == name for name, _, _ in ENGINES):
+        if "engine" not in parts and read.name in set(hardware.table("engines")["engine"]):
             parts["engine"] = word
         elif any(re.search(pattern, slug(word)) for _, pattern in BACKENDS):
             parts["engine"] = f"{parts.get('engine', 'llama.cpp')} {word}"

@@ -21,7 +21,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-from llm_measured.core.definitions import Fields, Value
+from llm_measured.core.definitions import Column, Fields, Value
 from llm_measured.published import schema
 
 MAX_BYTES = 64_000_000  # of one raw file, unpacked
@@ -188,7 +188,7 @@ def cut(text: str) -> str:
     return text
 
 
-def _value(column: schema.Column, value: Value) -> Value:
+def _value(column: Column, value: Value) -> Value:
     if column.type in ("number", "count"):
         plain = checked(value)
         if column.type == "count" and plain is not None and not float(plain).is_integer():

@@ -13,8 +13,8 @@ from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.servers import ServerSpec
 
 CACHE_SAYS, SAID = re.compile(r"vllm:cache_config_info\{([^}]*)\}"), re.compile(r'(\w+)="([^"]*)"')
-# Prompt and answer together: the longest prompt of study.yaml has 4,096. A model's full context would reserve a
-# KV cache for it.
+# Prompt and answer together: the longest prompt of study.yaml has 4,096. A KV cache would be reserved for a
+# model's full context.
 CONTEXT_TOKENS = 8192
 # On CPUs: 128 requests of 576 tokens of a model of 135M parameters at once; on GPUs vLLM takes what is left.
 KV_CACHE_BYTES = 5 * 2**29
