@@ -660,6 +660,11 @@ def engine(text: str) -> Engine:
     return Engine(plain, plain, None, stated)
 
 
+def is_engine(text: object) -> bool:
+    """Return whether a text is the name of an engine of the table, and of no accelerator."""
+    return slug(str(text)) in set(hardware.table("engines")["engine"].map(slug))
+
+
 # --- a whole title --------------------------------------------------------------------------------------
 
 FILLERS = {"on", "with", "using", "running", "in", "at", "and", "via", "of", "the", "a", "for", "under", "@"}

@@ -37,8 +37,7 @@ def read(file: str | Path, mapping: dict[str, str] | None = None) -> frame.Audit
     """
     path = Path(file)
     content = Content(path, mapping or {})
-    piped = not content.is_json and content.text.lstrip().partition("\n")[0].count("|") >= 2
-    audited = None if piped else _by_module(content)
+    audited = None if _is_prose(content) else _by_module(content)
     if audited is None:
         audited = _of_text(content)
     if audited is None:
@@ -46,6 +45,19 @@ def read(file: str | Path, mapping: dict[str, str] | None = None) -> frame.Audit
     if content.is_json:
         audited.stated(**beside.stated(content.objects))
     return audited
+
+
+def _is_prose(content: Content) -> bool:
+    """Whether tables stand in the text and it is none itself: its first line has bars, or one name, or more
+    than most of the lines below it have fields."""
+    if content.is_json:
+        return False
+    if content.text.lstrip().partition("\n")[0].count("|") >= 2:
+        return True
+    width = len(content.header)
+    begins = list(itertools.islice(content.rows(), tables.FIRST_ROWS)) if width > 1 else []
+    whole = sum(len(row) == width for row in begins)
+    return 2 * whole <= len(begins) and bool(content.tables)
 
 
 def _by_module(content: Content) -> frame.Audited | None:

@@ -37,6 +37,12 @@ LINE = re.compile(
 VALUE = re.compile(
     r"^(?P<number>[-+]?[\d.,]+(?:[eE][-+]?\d+)?|(?:\d+h)?\d+m[\d.]+s)\s*(?P<unit>[A-Za-z/ ()]{0,24})$"
 )
+# Trial 1: prompt_tps=412.1, generation_tps=28.4
+PAIR = re.compile(
+    r"(?<![^\s,;:({])([A-Za-z][\w./]{1,40})=([-+]?\d[\d.]*(?:e[-+]?\d+)?(?:[a-zA-Z%/]{1,12})?)(?=[\s,;)}]|$)"
+)
+FEWEST_PAIRS = 2  # in a line of them
+AGAIN = re.compile(r"(averages?|means?|totals?|overall|summary)\b", re.I)  # begins a line that repeats others
 # Words alone begin a section; what stands under parameters was asked for and not measured.
 HEADING = re.compile(r"[A-Za-z][A-Za-z _-]{2,60}")
 PARAMETERS = re.compile(r"parameter|setting|argument|option|config", re.I)
@@ -110,7 +116,15 @@ def _results(text: str) -> tuple[list[Result], dict[str, str | float]]:
         if form is None and (headed or not result.tool):
             if HEADING.fullmatch(plain):
                 asked = bool(PARAMETERS.search(plain))
-            lines = _cells(plain)
+            pairs = PAIR.findall(plain)
+            if len(pairs) >= FEWEST_PAIRS:
+                if AGAIN.match(plain) and len(results) > 1:
+                    continue
+                stated = _cells("; ".join(f"{name}: {value.rstrip('.')}" for name, value in pairs))
+                measures = any(quantities.is_measured(word) for word, *_ in stated.values())
+                run, lines = (run, stated) if measures else (run | stated, lines)
+            else:
+                lines = _cells(plain)
             if asked and not headed:
                 lines = {name: cell for name, cell in lines.items() if cell[0] in _settings()}
         tool, begins = (form["tool"], form["part"] == "begins") if form else ("", False)

@@ -16,6 +16,7 @@ LENGTHS = {
     "prompt_tokens": ("total_prompt_tokens", "Prompts"),
 }
 SUM = 0.15  # by which a total may miss rate x time
+NEAR, FAR = 2.0, 10.0  # factors by which it may miss it where as tokens of each answer it misses by more
 NOMINAL = 0.02  # of a length: what was asked and what came differ by more
 SMALL_PART = 0.02  # of the time of all steps: so short a TTFT does not show in a rate
 OF_SYSTEM = "output_tokens_per_s", "decode_rate", "total_tokens_per_s", "prompt_tokens_per_s"
@@ -50,14 +51,22 @@ def _totals(table: pd.DataFrame, found: Meanings) -> list[str]:
     """Put a count of output tokens that is that of all requests in its own column: where it is what rate x
     time gives and several requests stand beside it; a sentence that says so."""
     name = next((name for name, (word, _) in found.items() if word == "output_tokens"), "")
-    needed = {"output_tokens", "output_tokens_per_s", "requests"} <= {*table}
+    needed = {"output_tokens", "output_tokens_per_s"} <= {*table}
+    needed &= "requests" in table or {"requests_per_s", "duration_s"} <= {*table}
     if not needed or "total_output_tokens" in table or says("mean_length", name):
         return []
-    many, counted = table["requests"], table["output_tokens"]
+    many = first_known(table, "requests").fillna(
+        first_known(table, "requests_per_s") * first_known(table, "duration_s")
+    )
+    counted = table["output_tokens"]
     own_time = not {"duration_s", "requests_per_s"} & {*table}
     time = first_known(table, "duration_s").fillna(many / first_known(table, "requests_per_s"))
     time = first_known(table, "e2e_s") if own_time else time
-    fits = ((table["output_tokens_per_s"] * time / counted - 1).abs() < SUM) & (many > 1)
+    of_all = table["output_tokens_per_s"] * time / counted
+    fits = (of_all - 1).abs() < SUM
+    if not own_time:  # near enough to a total, and far from an answer each
+        fits |= of_all.between(1 / NEAR, NEAR) & ~(of_all / many).between(1 / FAR, FAR)
+    fits &= many > 1
     if not fits.any() or not (fits | counted.isna() | (many <= 1)).all():
         return []
     table["total_output_tokens"], table["output_tokens"] = counted, counted / many

@@ -19,6 +19,7 @@ TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0", ""}
 WITH_TIME = re.compile(r"[\d.,]+ ?(s|ms|us|ns)")
 MOSTLY = 0.6  # of the cells from which a column or a row of names counts as what it looks like
 OF_ASKED = re.compile(r"^(\d+) ?(?:/|of) ?(\d+)$")
+WITH_SHARE = re.compile(r"^(\d+) ?\(\d+(?:\.\d+)? ?%\)$")
 
 
 def obeyed(table: pd.DataFrame, file: str) -> tuple[pd.DataFrame, list[str]]:
@@ -36,13 +37,17 @@ def _are(word: str, cells: pd.Series) -> pd.Series:
 
 
 def _shares(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
-    """A table that says `19/20` of its requests with a column of those that succeeded and one of all."""
+    """A table that says `19/20` of its requests with a column of those that succeeded and one of all, and one
+    that says `19 (95 %)` with the former."""
     for name, word in meant(table).items():
         if word not in ("succeeded", "requests"):
             continue
         parts = texts(table[name]).str.extract(OF_ASKED)
         if parts.notna().all(axis=None):
             return table.drop(columns=name).assign(**{"successful_requests": parts[0], "asked": parts[1]})
+        counts = texts(table[name]).str.extract(WITH_SHARE)[0]
+        if counts.notna().all():
+            return table.drop(columns=name).assign(**{"successful_requests": counts})
     return table
 
 
@@ -155,7 +160,9 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         bare = cells.str.replace(DEPTH, "", regex=True).str.replace(CLIENTS, "", regex=True).str.strip()
         prompt, answer = _are("test_of_prompts", bare), _are("test_of_answers", bare)
         both = bare.str.fullmatch(BOTH)
-        if not (prompt.any() or both.any()) or (prompt | answer | both).mean() < MOSTLY:
+        lengths = bare.str.extract(r"(\d+)")[0].fillna("")
+        told = prompt.any() or both.any() or (answer & lengths.ne("")).any()
+        if not told or (prompt | answer | both).mean() < MOSTLY:
             continue
         out, clients = table.drop(columns=name), cells.str.extract(CLIENTS)[0]
         words = meant(out)
@@ -170,7 +177,7 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         for column, word in words.items():
             if word == "request_tokens_per_s":
                 out[column] = out[column].where(answer, "")
-        lengths, depth = bare.str.extract(r"(\d+)")[0].fillna(""), cells.str.extract(DEPTH)[0].fillna("")
+        depth = cells.str.extract(DEPTH)[0].fillna("")
         made = {"prompt_tokens": lengths.where(prompt, depth), "output_tokens": lengths.where(answer, "")}
         made |= {"depth_tokens": depth, "concurrency": clients.fillna("")}
         for word, figures in made.items():

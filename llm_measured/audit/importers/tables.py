@@ -18,7 +18,7 @@ from llm_measured.audit.importers.content import Content
 from llm_measured.audit.importers.figures import Meanings
 from llm_measured.audit.importers.stream import TEXT_CHARS
 from llm_measured.audit.quantities import kind, meaning, says
-from llm_measured.core import naming
+from llm_measured.core import names, naming
 
 TOOL = "CSV in the study's words"
 FIRST_ROWS = 60  # of a table that are looked at to see what it is
@@ -175,10 +175,13 @@ def _converted(
 
 
 def _borne_out(values: pd.Series, meant: tuple) -> tuple | None:
-    """What a column means by its name and its cells: none of a scope that names none, of successes that are
-    shares, and their number where they are numbers but 0, 1 and HTTP's 200."""
+    """What a column means by its name and its cells: none of a scope that names none, engines of systems that
+    are some, nothing of successes that are shares, their number where they are numbers but 0, 1 and HTTP's
+    200."""
     if meant[0] == "scope":
         return None if values.map(quantities.scope).isna().all() else meant
+    if meant[0] == "gpu":
+        return ("engine", meant[1]) if values.map(names.is_engine).all() else meant
     if meant[0] != "succeeded":
         return meant
     numbers = pd.to_numeric(values, errors="coerce").dropna()
