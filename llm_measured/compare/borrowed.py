@@ -90,7 +90,7 @@ def scatter(machines: str | None, metric: str, statistic: str) -> Scatter:
         floor,
         None,
         FLOOR_FREEDOM,
-        f"assumed, {100 * floor:.0f} % (no three sources have rerun such a machine)",
+        f"assumed, {100 * floor:.0f} % (fewer than three sources have rerun such a machine)",
     )
 
 

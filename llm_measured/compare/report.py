@@ -333,7 +333,7 @@ def overall(report: dict[str, Any]) -> tuple[str, str]:
         return NOT_COMPARABLE, " ".join(["Not comparable.", *(one[0].upper() + one[1:] for one in said)])
     count = Counter(row["verdict"] for level in usable for row in level["rows"])
     total = sum(count.values())
-    where = f"at {len(usable)} of {len(report['levels'])} levels" if len(report["levels"]) > 1 else ""
+    where = f", at {len(usable)} of {len(report['levels'])} levels" if usable != report["levels"] else ""
     alone = sum(by_itself(row) for level in usable for row in level["rows"])
     words = {word: count[word] for word in (FASTER, SLOWER, EQUAL)}
     words |= {"differ by themselves only": alone, UNKNOWN: count[UNKNOWN] - alone}
@@ -350,7 +350,7 @@ def overall(report: dict[str, Any]) -> tuple[str, str]:
         said += " in every figure that can be tested" if count[UNKNOWN] else ""
     else:
         verdict, said = UNKNOWN, "Whether B is faster than A cannot be told"
-    return verdict, f"{said}: of {total} figures {tally}{', ' + where if where else ''}."
+    return verdict, f"{said}: of {total} figures {tally}{where}."
 
 
 def _beyond(levels):
@@ -358,5 +358,5 @@ def _beyond(levels):
     beyond = [row for level in levels for row in level["rows"] if row["primary"] and BEYOND in row["scatter"]]
     if not beyond:
         return ""
-    where = "" if len(beyond) == len(levels) else f" at {len(beyond)} of {len(levels)} levels"
-    return f", whatever the scatter{where}"
+    where = "" if len(beyond) == len(levels) else f"at {len(beyond)} of {len(levels)} levels "
+    return f", {where}whatever the scatter"

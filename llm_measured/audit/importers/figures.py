@@ -72,7 +72,7 @@ def _totals(table: pd.DataFrame, found: Meanings) -> list[str]:
     table["total_output_tokens"], table["output_tokens"] = counted, counted / many
     if own_time:
         table["duration_s"] = table.pop("e2e_s")
-    return [f"{name} was read as the tokens of all requests: rate x time gives them."]
+    return [f"{name} was read as the tokens of all requests: rate x time comes to them, and to no answer's."]
 
 
 def _came(table: pd.DataFrame, name: str, word: str) -> list[str]:
