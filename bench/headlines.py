@@ -21,6 +21,7 @@ from bench.topics import serving
 from bench.topics.estimates import FASTER, SLOWER
 from bench.topics.estimates import OPTION as CONFIG
 from bench.topics.humaneval import PROBLEMS
+from bench.topics.levels import STEADY
 from bench.topics.sizes import SHIPPED, size_words
 from llm_measured.core import hardware, naming
 
@@ -230,7 +231,7 @@ def under_load() -> str:
         return ""
     held = {}
     for config, own in opened.groupby(CONFIG):
-        good = (own["near"] >= serving.HELD) & (own["state"] != serving.OVERLOADED)
+        good = (own["near"] >= serving.HELD) & (own["state"] == STEADY)
         held[config] = own.loc[good.cumprod().astype(bool), "request_rate"].max()
     best = pd.Series(held).sort_values(ascending=False, na_position="last").head(2)
     shown = [

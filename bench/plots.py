@@ -101,10 +101,10 @@ def _number(value: float) -> str:
 def curve(
     rows: pd.DataFrame, x: str, y: str, title: str, caption: str = "", by: str = "", log: bool = False,
     panel: str = "", hollow: str = "", cross: str = "", words: str = "", beside: pd.DataFrame | None = None,
-    joined: bool = True, **own: str,
+    joined: bool = True, **own: columns.Column | str,
 ) -> Figure:  # fmt: skip
     """Draw column `y` over `x` of `rows`, a line per engine and option, in the units that readers see; a
-    title of `own` replaces that of a column.
+    title of `own`, or a column of it, replaces that of a column.
 
     A line joins its rows in their order; where `by` names a column there is one for each of its values, and
     marks that are not `joined` stand alone. Each value of the column `panel` has a panel, or each model where

@@ -139,6 +139,7 @@ def serving_rows(table, near):
     row |= {"ttft_p50_s": 1.2}
     rows = [row, row | {"request_rate": 1.0, "near": near, "ttft_p50_s": 1.4}]
     rows += [row | {"backend": "b"}, row | {"backend": "b", "request_rate": 1.0, "state": "overloaded"}]
+    rows += [row | {"backend": "b", "request_rate": 0.8, "state": "too short"}]
     return pd.DataFrame(rows, columns=table.columns)
 
 

@@ -55,7 +55,7 @@ def _is_prose(content: Content) -> bool:
     if content.text.lstrip().partition("\n")[0].count("|") >= 2:
         return True
     width = len(content.header)
-    begins = list(itertools.islice(content.rows(), tables.FIRST_ROWS)) if width > 1 else []
+    begins = content.beginning(tables.FIRST_ROWS) if width > 1 else []
     whole = sum(len(row) == width for row in begins)
     return 2 * whole <= len(begins) and bool(content.tables)
 

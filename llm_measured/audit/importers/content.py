@@ -3,6 +3,7 @@ only what importers read."""
 
 import copy
 import csv
+import itertools
 import json
 import os
 import re
@@ -175,6 +176,10 @@ class Content:
     def header(self) -> list[str]:
         """The names in the first line of a CSV."""
         return [name.strip() for name in next(self._csv(), [])]
+
+    def beginning(self, count: int) -> list[list[str]]:
+        """The first rows of a CSV after its header, as they stand there, `count` at most."""
+        return list(itertools.islice(self._csv(), 1, count + 1))
 
     def rows(self) -> Iterator[list[str]]:
         """Rows of a CSV after its header, each a list of texts; ValueError for a field that is longer than
