@@ -661,7 +661,7 @@ def engine(text: str) -> Engine:
 
 
 def is_engine(text: object) -> bool:
-    """Return whether a text is the name of an engine of the table, and of no accelerator."""
+    """Return whether a text is the name of an engine of the table, as it stands there."""
     return slug(str(text)) in set(hardware.table("engines")["engine"].map(slug))
 
 
